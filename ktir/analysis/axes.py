@@ -32,13 +32,13 @@ def row_loops(g: Generic) -> list[int]:
         return list(range(1, loops - 1))
     if g.is_contraction:
         result = [g.loop_of(2, d) for d in range(1, len(g.maps[2].results) - 1)]
-        return [loop for loop in result if loop is not None]
+        return sorted(loop for loop in result if loop is not None)
     return list(range(loops - 2))
 
 
 def k_in_stick(g: Generic) -> bool:
     """Of a laid-out contraction: whether K lies in the stick of its second operand, whose blocks are then transposed."""
-    return g.loop_of(1, 0) == g.iterators.index("reduction")
+    return g.loop_of(1, 0) == len(g.iterators) - 2
 
 
 def second_operand_source(g: Generic) -> ir.Value:

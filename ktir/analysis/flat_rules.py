@@ -72,9 +72,10 @@ def _one_reduced_loop(g: Generic) -> None:
         return
     if g.combiner is None:
         raise Broken("expects a reduction by addf, maximumf, minimumf, addi, maxsi or minsi")
-    if g.iterators.count("reduction") != 1:
+    contraction = g.contraction
+    if g.iterators.count("reduction") != 1 and contraction is None:
         raise Broken("reduces several dimensions at once, which is not supported; reduce one after the other")
-    if (contraction := g.contraction) is not None and len(contraction.columns) > 1:
+    if contraction is not None and len(contraction.columns) > 1:
         raise Broken("expects a matrix as second operand: one dimension of columns, but has several, which is not supported")
 
 

@@ -55,6 +55,20 @@ class Tensor:
     moved: int = 0
     """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: sticks or elements that then come one by one."""
     pieces: int = 0
+    strides: tuple[int, ...] = ()
+    """Of what is loaded directly: elements of memory from one position of a dim to the next."""
+
+    def covered(self, extents: Sequence[int]) -> int:
+        """Bytes of a load of so many positions along each row dim, where these overlap in memory: of all rows that they lie in."""
+        steps = [(abs(s), n) for s, n in zip(self.strides[1:-1], extents, strict=True) if s and n > 1]
+        unit = min((s for s, _ in steps), default=1)
+        rows = 1 + sum(s // unit * (n - 1) for s, n in steps)
+        return self.bytes // self.row_count * min(rows, prod(extents))
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes that are loaded of it, each once."""
+        return self.covered(self.shape[1:-1]) if self.strides else self.bytes
 
     @property
     def row_bytes(self) -> int:
@@ -165,8 +179,14 @@ class Contraction(Op):
 
     @property
     def matmul_extents(self) -> tuple[int, int, int]:
-        """Rows (those of all row loops), sticks of columns and sticks of the reduced loop."""
-        return self.value.row_count, self.value.shape[0], self.sources[0].shape[0]
+        """Rows (those of all row loops), sticks of columns and sticks of the reduced loops."""
+        return self.value.row_count, self.value.shape[0], self.sources[0].shape[0] * prod(self.taps.values())
+
+    @cached_property
+    def taps(self) -> dict[int, int]:
+        """Dims of the first operand that walk the places of a window, which are summed up, and their extents."""
+        dims = list(enumerate(zip(self.sources[0].shape, self.walks[0], strict=True)))[1:-1]
+        return {d: n for d, (n, loop) in dims if loop is not None and loop not in self.row_loops}
 
 
 Item = Op | Store
@@ -176,6 +196,12 @@ Item = Op | Store
 def is_indirect(access: ir.Operation) -> bool:
     """Whether a load or store is a gather or scatter."""
     return is_a(access.operands[-1].owner, ktdp.ConstructIndirectAccessTileOp)
+
+
+def _view(access: ir.Operation) -> ktdp.ConstructMemoryViewOp:
+    view = access.operands[-1].owner.operands[0].owner.opview
+    assert isinstance(view, ktdp.ConstructMemoryViewOp)
+    return view
 
 
 def index_dims(access: ir.Operation) -> tuple[int, ...]:
@@ -227,6 +253,7 @@ class _Reader:
                 () if load is None else index_dims(load),
                 () if load is None else tuple(r for r in regions(load) if r.argument in self.written),
                 value in self.in_parts,
+                strides=() if load is None or is_indirect(load) else tuple(s for s in _view(load).strides if isinstance(s, int)),
             )
         return self.tensors[value]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ktir.cost.attention import attention_cost, takes_whole_rows
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.tiles import BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
+from ktir.cost.tiles import BLOCK_BYTES, BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
 from ktir.isa.cycles import turnaround_cycles
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -46,6 +46,10 @@ class Model:
         self._reduced = tuple(i for i, loop in enumerate(problem.loops) if loop.reduction)
         if problem.kind == "matmul":
             self._batches, self._rows, self._columns = (problem.roles[role] for role in "bmn")
+            if problem.inputs[0].halo:  # windows are seen at one position of each batch axis at a time
+                single = tuple(i for i in self._rows if problem.loops[i].even)
+                self._batches, self._rows = (*self._batches, *single), tuple(i for i in self._rows if i not in single)
+        self._halo = {o.name: {number[loop]: n for loop, n in o.halo} for o in problem.operands}
         self._once = sum(self.bytes[o.name] for o in problem.operands if not o.resident) / target.dram_bytes_per_cycle
         """Cycles of memory for every byte once."""
         self._start = Term("start", "latency of memory and units, launch", kernel_start(target))
@@ -111,7 +115,9 @@ class Model:
 
     def _moved(self, operand: Operand, division: Division) -> float:
         """Bytes of an operand, each once for the whole chip."""
-        whole = self.bytes[operand.name]
+        whole: float = self.bytes[operand.name]
+        for i, more in self._halo[operand.name].items():
+            whole *= (self._blocks[i] + more * division.splits[i]) / (self._blocks[i] + more)
         if not division.padded:
             return whole
         return whole * prod(division.splits[i] * division.shares[i] / self._blocks[i] for i in self.dims[operand.name])
@@ -191,7 +197,11 @@ class Model:
         reads = tiles.row_reads(n)
         own = self._load(first, division, reads, terms) / (batches * reads)
         # weights that stay in the scratchpad must still be read for each batch of their own, which their loops say
-        weights = self._load(second, division, tiles.weight_reads, terms) / (batches * tiles.weight_reads)
+        single = bool(first.halo) and batches > 1  # one position after the other: what all use stays, or is loaded for each
+        again = batches if single and n * k * BLOCK_BYTES > target.lx_planned_bytes // 2 else 1
+        weights = self._load(second, division, tiles.weight_reads * again, terms) / (batches * tiles.weight_reads)
+        if single and again == 1:
+            terms.append(Term("fill", "weights come before the first position", weights * batches))
         for operand in others:
             self._load(operand, division, 1, terms)
         share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)

@@ -36,7 +36,8 @@ class Operand:
     """A tensor of the op: the loops that its dimensions run along, and the device layouts it may have, preferred one first.
 
     Without layouts nothing is known of its addresses, so no span is checked. `resident` = it lies in the scratchpad and moves nothing.
-    `whole_bytes`: of the whole tensor, where its loops do not tell.
+    `whole_bytes`: of the whole tensor, where its loops do not tell. `halo`: of a tensor that is seen through windows, per loop the
+    positions beyond a part that the part reads too.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Operand:
     output: bool = False
     resident: bool = False
     whole_bytes: int | None = None
+    halo: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def combiner_of(op: ir.Operation) -> str | None:
 @dataclass(frozen=True)
 class Contraction:
     """Loops of a contraction by what they walk, outer to inner. On the flat logical level there is at most one
-    column loop and one reduced loop; sticks and lanes make two of each."""
+    column loop; the last reduced loop is K, those before it are taps of a window. Sticks and lanes make two loops of columns and K."""
 
     batch: tuple[int, ...]
     rows: tuple[int, ...]

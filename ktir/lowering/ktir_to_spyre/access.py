@@ -199,7 +199,7 @@ class TileEvaluator:
             clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not of_lanes), lanes=of_lanes))
         clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
-        buffer = _buffer(view, index(view.offset), sizes, steps, FORMATS[element].bytes) if local else (0, 0)
+        buffer = _buffer(view, index(view.offset), sizes, steps, FORMATS[element].bytes, index.trips) if local else (0, 0)
         return Tile(op, local, FORMATS[element], anchor, shape, tuple(strides), tuple(clips), buffer)
 
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
@@ -213,14 +213,18 @@ class TileEvaluator:
         return clips
 
 
-def _buffer(view: ktdp.ConstructMemoryViewOp, start: Index, sizes: list[Index], strides: list[int], element_bytes: int) -> tuple[int, int]:
-    """First stick and end of all slots of a view of LX; of a resident, of all of it."""
+def _buffer(
+    view: ktdp.ConstructMemoryViewOp, start: Index, sizes: list[Index], strides: list[int], element_bytes: int, trips: Mapping[int, int]
+) -> tuple[int, int]:
+    """First stick and end of all slots of a view of LX, wherever the loops of `trips` trips step to; of a resident, of all of it."""
     resident = resident_of(view.operation)
     if resident is not None:
         return resident.address // STICK_BYTES, (resident.address + resident.bytes) // STICK_BYTES
     length = 1 + sum((s.scalar - 1) * stride for s, stride in zip(sizes, strides, strict=True))
     if start.rotation:
         length = start.rotation.buffers * start.rotation.step
+    elif start.steps:
+        length += sum(step * (trips[level] - 1) for level, step in start.steps.items())
     return start.scalar * element_bytes // STICK_BYTES, -(-(start.scalar + length) * element_bytes // STICK_BYTES)
 
 

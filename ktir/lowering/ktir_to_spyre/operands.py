@@ -10,8 +10,9 @@ from ktir.dialects import ktdp
 from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
 from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable
-from ktir.lowering.ktir_to_spyre.sync import Access, Parts
+from ktir.lowering.ktir_to_spyre.sync import Access, Advance, Parts
 from ktir.mlir import ir
+from ktir.target import STICK_BYTES
 
 
 @dataclass(frozen=True)
@@ -41,4 +42,12 @@ class Operands:
             parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
         levels = rotation.levels if rotation else 0
         reach = tile.reach(self.trips) if unit in (Unit.MNIL, Unit.LXLU) else None
-        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts, reach)
+        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts, reach, self._advance(tile))
+
+    def _advance(self, tile: Tile) -> Advance | None:
+        anchor, size = tile.anchor, tile.element_bytes
+        if anchor.rotation is not None or not anchor.is_uniform:
+            return None
+        length = 1 + sum((n - 1) * stride for n, stride in zip(tile.shape, tile.strides, strict=True))
+        steps = tuple((level, step * size // STICK_BYTES, self.trips[level]) for level, step in anchor.steps.items())
+        return Advance(anchor.scalar * size // STICK_BYTES, -(-(anchor.scalar + length) * size // STICK_BYTES), steps)

@@ -25,6 +25,28 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Advance:
+    """Sticks [start, end) that an access without slots touches in the first trip of all loops; `steps`: per loop level with several trips
+    the sticks that a trip moves on by, and the trips."""
+
+    start: int
+    end: int
+    steps: tuple[tuple[int, int, int], ...]
+
+    def stays_before(self, later: Advance, trips: list[int]) -> bool:
+        """Whether it touches nothing that `later` touches in a later trip of the innermost one of nested loops of `trips` trips."""
+        level = len(trips) - 1
+        if prod(trips[:-1]) > 1:
+            return False
+        mine, other = ({at: (step, count) for at, step, count in x.steps} for x in (self, later))
+        step = mine.get(level, (0, 0))[0]
+        if step != other.get(level, (0, 0))[0] or step <= 0 or any(step < 0 for step, _ in other.values()):
+            return False
+        end = self.end + sum(s * (n - 1) for at, (s, n) in mine.items() if at > level and s > 0)
+        return later.start + step >= end
+
+
+@dataclass(frozen=True)
 class Access:
     """Sticks [start, end) of LX that a unit reads or writes, in a buffer of `slots` slots that rotate with the counters of `levels`."""
 
@@ -42,6 +64,8 @@ class Access:
     """How inner loops walk through a slot, or through a buffer without slots."""
     reach: tuple[int, int] | None = None
     """What of the buffer is touched in all trips of all loops, where that is less than all of it."""
+    advance: Advance | None = None
+    """How it moves on with the loops, of one without slots that is at the same place on all cores."""
 
     def meets(self, other: Access) -> bool:
         """Whether both may ever touch one stick."""
@@ -121,6 +145,8 @@ def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]
     if apart and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
         # LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of its corelet
         return None
+    if target <= source and a.advance is not None and b.advance is not None and a.advance.stays_before(b.advance, trips):
+        return None  # as of rows that each trip adds to those which it reads
     distance = 0 if target > source else a.returns_after(b, trips) if same else 1
     return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not apart)
 

@@ -23,6 +23,8 @@ class MaskedLoads:
     ) -> None:
         self._loops, self._tables, self._accesses = loops, tables, accesses
         self._writer, self._storage, self._note = writer, storage, note
+        self.with_zeros: set[str] = set()
+        """Tensors that are zero wherever the mask of their load does not hold."""
 
     def load(self, buffer: Buffer, index: Index, mask: Node) -> Operand:
         """A load that must not touch what the mask excludes; what it yields there does not matter."""
@@ -37,7 +39,10 @@ class MaskedLoads:
         if any(high <= low for low, high in ranges.values()):
             return self._zeros(buffer, loops)
         if self._is_inside(buffer, index, {v: ranges[v] for v, _ in loops}):
-            return self._padded(self._accesses, buffer, index, loops, ranges)
+            operand = self._padded(self._accesses, buffer, index, loops, ranges)
+            if masks.is_box(mask, loops):
+                self.with_zeros.add(operand.tensor.name)
+            return operand
         found = masks.merged(mask, index, self._loops)
         if found is not None:
             operand = self._merged_load(buffer, mask, loops, *found)

@@ -40,6 +40,14 @@ def index_of(node: Node) -> Index | None:
     return node.index
 
 
+def is_box(mask: Node, loops: Loops) -> bool:
+    """Whether a mask holds everywhere in its box, of which `loops` are all sides."""
+    if mask.op in _CONJUNCTIONS:
+        return all(is_box(argument, loops) for argument in mask.args)
+    (index, *_), trips = [*comparisons(mask), None], {v for v, _ in loops}
+    return index is not None and index.is_affine and len(index.terms) < 2 and all(str(atom) in trips for _, atom in index.terms)
+
+
 def box(mask: Node, loops: Loops) -> dict[str, tuple[int, int]]:
     """Per variable the range [low, high) outside of which the mask is false; empty ranges where it never holds."""
     ranges = {v: (0, n) for v, n in loops}

@@ -90,6 +90,8 @@ class KernelFacts:
             return f"the matmuls of this kernel have reduced loops of {', '.join(map(str, depths))} sticks"
         if any(item.sources[0] in self.made for item in self.contractions):
             return "a matmul of this kernel reads what the kernel computes"
+        if any(item.taps for item in self.contractions):
+            return "a matmul of this kernel adds up the places of a window"
         return None
 
     def walked(self, item: Op, operand: int) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ class KernelFacts:
         for item in self.ops:
             for i, value in enumerate(item.sources):
                 if value.loaded or (value.made and value not in self.made):
-                    found[self.reading(item, i)] = value.bytes
+                    found[self.reading(item, i)] = value.loaded_bytes
         for item in self.stores:
             if item.value.loaded:
                 names = (self.names[axis] for axis in self.stored_axes[item.number] if axis is not None)
@@ -147,13 +149,28 @@ class KernelFacts:
         own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
         others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
         operands = (
-            Operand("rows", (*first, "k")),
+            self._rows(item, first),
             Operand("weights", (*second, "k", "n")),
             *(Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)),
             Operand("result", (*self.names, "n"), output=True, whole_bytes=sum(item.value.bytes for item in self.stores)),
         )
         loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
         return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
+
+    def _rows(self, item: Contraction, names: tuple[str, ...]) -> Operand:
+        """The first operand of a matmul. Parts of one that is seen through windows overlap."""
+        if not item.taps or not item.sources[0].strides:
+            return Operand("rows", (*names, "k"))
+        tensor, along = item.sources[0], self.axes[item.number]
+        steps = {d: self.names[along[loop]] for d, loop in enumerate(item.walks[0]) if loop in along}
+        halo: dict[str, int] = {}
+        for tap, extent in item.taps.items():
+            # a tap moves along the axis of which positions lie the least apart of those that are not further apart than it
+            fitting = [d for d in steps if 0 < tensor.strides[d] <= (extent - 1) * tensor.strides[tap]]
+            if fitting:
+                d = max(fitting, key=lambda d: tensor.strides[d])
+                halo[steps[d]] = halo.get(steps[d], 0) + -(-(extent - 1) * tensor.strides[tap] // tensor.strides[d])
+        return Operand("rows", (*names, "k"), whole_bytes=tensor.loaded_bytes, halo=tuple(halo.items()))
 
     def vector(self) -> Problem:
         """All ops as one on the vector unit."""

@@ -471,7 +471,7 @@ def _loops_apart(op: ir.Operation) -> None:
     """One reduction per reduced loop, the innermost first."""
     g = Generic(op)
     reduced = [i for i, kind in enumerate(g.iterators) if kind == "reduction"]
-    if len(reduced) < 2:
+    if len(reduced) < 2 or (g.contraction is not None and len(g.contraction.columns) == 1):
         return
     if g.combiner is None:
         raise refuse(op, "reduces several loops by something else than a sum, maximum or minimum, which is not supported")

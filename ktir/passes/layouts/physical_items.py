@@ -102,6 +102,7 @@ class PhysicalItems:
         tensor.loaded = True
         if maker.kind == "load":
             assert maker.memory is not None
+            tensor.strides = self._strides(maker.memory, use)
             if not self._is_packed(maker.memory):
                 tensor.moved, tensor.pieces = _transfer(maker.memory, use.stick)
             if maker.memory.argument in self._written:
@@ -111,6 +112,14 @@ class PhysicalItems:
             tensor.moved, tensor.pieces = _transfer(memory, use.stick)
             tensor.regions = (_strided(("pool", use.value), memory, use.stick, use.groups),)
         return _Form(tensor, 0.0)
+
+    def _strides(self, memory: Memory, use: Use) -> tuple[int, ...]:
+        """Elements from one position of each dim of a tensor to the next, as it lies in memory; none for what the host packs densely."""
+        if self._is_packed(memory):
+            return ()
+        rows = [memory.strides[group[-1]] if group[-1] >= 0 else 0 for group in use.groups] or [LANES]
+        within = (0, 0) if use.stick is None else (memory.strides[use.stick] * LANES, memory.strides[use.stick])
+        return within[0], *rows, within[1]
 
     def _is_packed(self, memory: Memory) -> bool:
         return self.roles.buffers.is_packed(memory)
@@ -222,11 +231,12 @@ class PhysicalItems:
     def _contraction(self, node: Node) -> _Form:
         assert node.contraction is not None
         (a, a_use), (b, b_use) = (self._operand(node, i) for i in (0, 1))
-        places = self.rows.places(node)
-        rows = max(1, len(places))
-        n, j, k, i = 0, rows + 1, rows + 2, rows + 3
-        first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)
+        places = dict(self.rows.places(node))
+        rows, taps = max(1, len(places)), node.contraction.reduced[:-1]
+        n, j, k, i = 0, rows + 1, rows + len(taps) + 2, rows + len(taps) + 3
         second = (None, *(places.get(loop) for loop in b_use.loops), None)
+        places.update((tap, rows + 2 + t) for t, tap in enumerate(taps))
+        first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)
         loops = range(1, rows + 1)
         row = max((loop for loop in loops if loop in first and loop not in second), default=None)
         kind = partial(Contraction, matmul_row=row, has_batches=any(loop in first and loop in second for loop in loops))

@@ -100,10 +100,11 @@ class PhysicalOps:
         (a, a_use), (b, b_use) = (self.tensors.operand(node, i) for i in (0, 1))
         layout = self._result_layout(node)
         transposed = b_use.stick is not None and node.loops[1][b_use.stick] in loops_of.reduced
-        places = self.rows.places(node)
-        rows = max(1, len(places))
-        # loops (n, rows.., j, k, i): output sticks, rows, output lanes; K in sticks and lanes, reduced
-        n, j, k, i = 0, rows + 1, rows + 2, rows + 3
+        places = dict(self.rows.places(node))
+        rows, taps = max(1, len(places)), loops_of.reduced[:-1]
+        # loops (n, rows.., j, taps.., k, i): output sticks, rows, output lanes; taps of a window, K in sticks and lanes, reduced
+        n, j, k, i = 0, rows + 1, rows + len(taps) + 2, rows + len(taps) + 3
+        places.update((tap, rows + 2 + t) for t, tap in enumerate(taps))
         inner = (n, j) if transposed else (k, i)
         split = next(1 + p for p, loop in enumerate(b_use.loops) if loop not in places)
         b_block = self._blocks(b, split, (layout if transposed else a.layout).device_size[0])
@@ -116,8 +117,8 @@ class PhysicalOps:
         scalar = constant(ir.F32Type.get(), 0.0)
         empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=encoding(layout)).result
 
-        iterators = ["parallel"] * (rows + 2) + ["reduction"] * 2
-        affine = [affine_map(rows + 4, m) for m in maps]
+        iterators = ["parallel"] * (rows + 2) + ["reduction"] * (len(taps) + 2)
+        affine = [affine_map(len(iterators), m) for m in maps]
         value = generic([a.value, b_block], fill(scalar, empty), affine, iterators, g.copy_body, loc=g.op.location)
         return Tensor(value, layout, None)
 

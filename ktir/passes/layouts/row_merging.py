@@ -175,10 +175,11 @@ class RowMerging:
                 groups.append(tuple(loops.index(loop) if loop in loops else ~node.extent(loop) for loop in group))
                 firsts.append(group[0])
         walked = {loop for group in of_op for loop in group}
-        for d, loop in enumerate(loops):
-            if d != stick and loop not in walked:
-                groups.append((d,))
-                firsts.append(loop)
+        taps = node.contraction.reduced[:-1] if node.contraction is not None else ()
+        rest = [(d, loop) for d, loop in enumerate(loops) if d != stick and loop not in walked]
+        for d, loop in sorted(rest, key=lambda found: taps.index(found[1]) if found[1] in taps else len(taps)):
+            groups.append((d,))
+            firsts.append(loop)
         return Use(value, stick, tuple(groups), tuple(firsts))
 
 

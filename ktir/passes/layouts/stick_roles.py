@@ -43,7 +43,7 @@ def stick_text(stick: Stick) -> str:
 def access_bytes(memory: Memory, stick: Stick) -> int:
     """Bytes that a load or store of all of `memory` moves where dimension `stick` lies in the stick."""
     size = element_bytes(memory.element)
-    elements = prod(memory.sizes)
+    elements = min(prod(memory.sizes), memory.reach - memory.offset)  # windows that overlap are loaded once
     if stick is None or elements == 0:
         return elements * GRANULE
     extent, stride = memory.sizes[stick], abs(memory.strides[stick])
@@ -75,7 +75,7 @@ def configurations(node: Node) -> list[Configuration]:
         loops: Sequence[Stick] = [node.generic.iterators.index("reduction")]
     elif node.contraction is not None:
         c = node.contraction
-        (k,), n = c.reduced, next(iter(c.columns), None)
+        k, n = c.reduced[-1], next(iter(c.columns), None)
         a, b, result = node.loops
         columns = None if n is None else result.index(n)
         second = [None] if n is None else [b.index(n), b.index(k)]

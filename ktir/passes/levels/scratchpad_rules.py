@@ -39,11 +39,16 @@ class Place:
     def overlaps(self, other: Place) -> bool:
         return self.start < other.end and other.start < self.end
 
+    def has(self, other: Place) -> bool:
+        """Whether another place is this one, or a part of each of its slots."""
+        same = (self.count, self.stride) == (other.count, other.stride)
+        return same and self.start <= other.start and other.start + other.size <= self.start + self.size
+
 
 def place_of(view: ir.Operation) -> Place:
     """Where a view of the scratchpad lies, or all of the resident that it shows.
 
-    Raises Broken for an address that is neither constant nor a rotation of constants.
+    Raises Broken for an address that is neither constant nor a rotation of constants, with steps of loops.
     """
     resident = resident_of(view)
     if resident is not None:
@@ -54,13 +59,12 @@ def place_of(view: ir.Operation) -> Place:
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
         raise Broken("expects a view of the scratchpad to have static sizes and strides")
     size = (sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1) * width
-    if "ktir.rotate" not in view.attributes:
-        start = constant_of(view.operands[0])
-        if start is None:
-            raise Broken("expects a constant address in the scratchpad, or 'ktir.rotate'")
-        return Place(start * width, size)
-    rotate = kt.RotateAttr(view.attributes["ktir.rotate"])
     address = _address(view.operands[0])
+    if "ktir.rotate" not in view.attributes:
+        if address is None or address.slots:
+            raise Broken("expects a constant address in the scratchpad, or steps of loops from one, or 'ktir.rotate'")
+        return Place(address.base * width, size + address.reach * width)
+    rotate = kt.RotateAttr(view.attributes["ktir.rotate"])
     if address is None or address.slots == 0:
         raise Broken("expects a rotating address, constant + (counters rem nbuf) * slot, and steps of inner loops")
     if (address.slots, address.distance * width) != (rotate.nbuf, rotate.stride):
@@ -94,15 +98,16 @@ def _address(value: ir.Value) -> _Address | None:
         if a is None or b is None or (a.slots and b.slots):
             return None
         return _Address(a.base + b.base, a.reach + b.reach, a.slots + b.slots, a.distance + b.distance)
-    factors = _of(value, arith.MulIOp)
-    factor = constant_of(factors[1]) if factors else None
-    if factors is None or factor is None:
-        return None
-    if phase := _of(factors[0], arith.RemUIOp):
+    if factors := _of(value, arith.MulIOp):
+        found, factor = _address(factors[0]), constant_of(factors[1])
+        if found is None or factor is None or factor < 0:
+            return None
+        return _Address(found.base * factor, found.reach * factor, found.slots, found.distance * factor)
+    if phase := _of(value, arith.RemUIOp):
         slots = constant_of(phase[1])
-        return None if slots is None else _Address(slots=slots, distance=factor)
-    most = _most(factors[0])
-    return None if most is None else _Address(reach=max(most * factor, 0))
+        return None if slots is None else _Address(slots=slots, distance=1)
+    most = _most(value)
+    return None if most is None else _Address(reach=max(most, 0))
 
 
 def _most(counter: ir.Value) -> int | None:
@@ -243,8 +248,8 @@ def _function_of(op: ir.Operation) -> ir.Operation:
 class Lifetimes:
     """A walk through the program in order that notes what each store to the scratchpad overwrites.
 
-    A buffer is what one view op names; views of the same bytes that nothing is stored through are another name of the one last stored
-    to. A loop is walked twice, since its second trip sees what the first has left; further trips leave the same.
+    A buffer is what one view op names; views of the same bytes, or of a part of them, that nothing is stored through are another name
+    of the one last stored to. A loop is walked twice, since its second trip sees what the first has left; further trips leave the same.
     """
 
     def __init__(self, places: Mapping[ir.Operation, Place]) -> None:
@@ -283,7 +288,7 @@ class Lifetimes:
         for other in self.rivals[buffer]:
             if self.resident[buffer] is not None and self.resident[other] == self.resident[buffer]:
                 self.state[other] = None  # another view of the same tensor
-            elif other not in self.stored and self.places[other] == self.places[buffer]:
+            elif other not in self.stored and self.places[buffer].has(self.places[other]):
                 self.state[other] = None
             elif other in self.state:
                 self.state[other] = store

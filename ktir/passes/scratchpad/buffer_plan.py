@@ -153,9 +153,10 @@ class BufferPlan:
         buffer = Buffer(value, start, end, tensor_bytes(value))
         trips = [trips_of(loop) for loop in loops]
         if is_a(op, ktdp.LoadOp) and prod(trips) > 1 and value not in self.single:
-            weights = is_accumulator(loops[-1])
+            summing = next((i for i, loop in enumerate(reversed(loops)) if not is_accumulator(loop)), len(loops))
+            weights = summing > 0
             # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
-            owner = len(loops) - (2 if weights else 1)
+            owner = max(len(loops) - 1 - summing, 0)
             while not weights and trips[owner] == 1:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
@@ -196,10 +197,14 @@ def is_filled(empty: ir.Operation) -> bool:
 
 def is_accumulator(loop: ir.Operation) -> bool:
     """Whether a loop carries the f32 block of a contraction, before what else it carries."""
-    carried = list(loop.regions[0].blocks[0].arguments)[1:]
-    return bool(carried) and any(
-        is_a(o, linalg.GenericOp) and Generic(o.operation).is_contraction for o in loop.regions[0].blocks[0].operations
-    )
+    block = loop.regions[0].blocks[0]
+    carried = list(block.arguments)[1:]
+    if not carried:
+        return False
+    made = list(block.operations)[-1].operands[0].owner
+    if is_a(made, scf.ForOp):
+        return made.operands[3] == carried[0] and is_accumulator(made.operation)
+    return any(is_a(o, linalg.GenericOp) and Generic(o.operation).is_contraction for o in block.operations)
 
 
 def is_stored_fill(fill: ir.Operation) -> bool:

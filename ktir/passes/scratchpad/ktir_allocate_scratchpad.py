@@ -97,8 +97,8 @@ class _Allocator:
         self.source, self.residents, self.plan, self.lx_used = source, residents, plan, lx_used
         self.mapping: dict[ir.Value, ir.Value] = {}
         self.views: dict[ir.Value, ir.Value] = {}
-        self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value]]] = {}
-        """Slice of a buffer -> the tensor, and its first coordinate per dimension."""
+        self.slices: dict[ir.Value, tuple[ir.Value, list[int | ir.Value], int]] = {}
+        """Slice of a buffer -> the tensor, its first coordinate per dimension, and rows from one of its rows to the next."""
         self.counters: list[tuple[ir.Value, int]] = []
         """Per open loop: its counter (0, 1, ...) and trips."""
 
@@ -163,8 +163,9 @@ class _Allocator:
             clone_ops([op], self.mapping)
             ktdp.store(self.mapping[op.results[0]], self._target(op.results[0]))
         elif is_a(op, tensor.ExtractSliceOp):
-            whole, first = self.slices.get(op.operands[0], (op.operands[0], [0, 0, 0]))
-            self.slices[op.results[0]] = (whole, [index_sum(a, b) for a, b in zip(first, self._offsets(op, 1), strict=True)])
+            whole, first, step = self.slices.get(op.operands[0], (op.operands[0], [0, 0, 0], 1))
+            step *= ir.DenseI64ArrayAttr(op.attributes["static_strides"])[1]
+            self.slices[op.results[0]] = (whole, [index_sum(a, b) for a, b in zip(first, self._offsets(op, 1), strict=True)], step)
         elif is_a(op, tensor.InsertSliceOp):
             if self.plan.root(op.operands[0]) != self.plan.root(op.operands[1]):
                 raise refused(op, "expects to be the only use of what it inserts")
@@ -232,12 +233,23 @@ class _Allocator:
         """The same value from the vector unit: the scratchpad has no other copies."""
         return elementwise([value], tensor.EmptyOp(list(value.type.shape), value.type.element_type).result)
 
-    def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int]) -> ir.Value:
-        """A part of the memory that a value lies in."""
+    def _tile(self, value: ir.Value, first: list[int | ir.Value], shape: list[int], step: int = 1) -> ir.Value:
+        """A part of the memory that a value lies in, of every `step`-th row."""
         root = self.plan.root(value)
         if root in self.residents.tiles:
             return self.residents.tile(root, first, shape, self.mapping)
-        return ktdp.construct_access_tile(self.views[root], first, shape)
+        if step == 1:
+            return ktdp.construct_access_tile(self.views[root], first, shape)
+        view = self.views[root].owner.opview
+        strides = [s for s in view.strides if isinstance(s, int)]
+        offset = view.offset
+        for place, stride in zip(first, strides, strict=True):
+            distance = place * stride if isinstance(place, int) else arith.MulIOp(place, index_constant(stride)).result
+            offset = index_sum(offset, distance)
+        attributes = {n: view.operation.attributes[n] for n in ("ktir.rotate",) if n in view.operation.attributes}
+        steps = [strides[0], strides[1] * step, strides[2]]
+        every = ktdp.construct_memory_view(offset, shape, steps, view.element_type, "ct_local", attributes=attributes)
+        return ktdp.construct_access_tile(every, [0, 0, 0], shape)
 
     def _whole(self, value: ir.Value) -> ir.Value:
         return self._tile(value, [0, 0, 0], list(ir.RankedTensorType(self.plan.root(value).type).shape))
@@ -248,8 +260,8 @@ class _Allocator:
             return self.mapping[value]
         element = ir.RankedTensorType(value.type).element_type
         if value in self.slices:
-            whole, first = self.slices[value]
-            return ktdp.load(self._tile(whole, first, list(ir.RankedTensorType(value.type).shape)), element)
+            whole, first, step = self.slices[value]
+            return ktdp.load(self._tile(whole, first, list(ir.RankedTensorType(value.type).shape), step), element)
         return ktdp.load(self._whole(value), element)
 
     def _offsets(self, op: ir.Operation, fixed: int) -> list[int | ir.Value]:

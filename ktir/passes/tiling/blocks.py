@@ -13,15 +13,19 @@ from ktir.analysis.axes import row_loops
 from ktir.cost.softmax import Sticks
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, fill, generic, index_constant
+from ktir.dialects.structured import Generic, affine_map, element_of, fill, generic, index_constant, index_sum
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan
-from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, tile_of, window
+from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, line_view, tile_of, window
 from ktir.target import LANES
 
 _STORED_ROWS = range(16, 33, 2)
 """Rows of a finished stick that are stored at a time."""
+
+
+Taps = Mapping[int, ir.Value]
+"""Dim of a tensor that walks the places of a window -> the place."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,19 @@ class Blocks:
         dim = own.axes.index(row) if row in own.axes else None
         return Place(batches, dim, self.plan.block_rows if own.has_rows else 1)
 
-    def window(self, access: ir.Operation, value: ir.Value, inside: str = "") -> Window | IndirectWindow:
-        """The memory behind a load or store of `value` at the batch position; `inside` as of a place."""
+    def window(self, access: ir.Operation, value: ir.Value, inside: str = "", taps: Taps | None = None) -> Window | IndirectWindow:
+        """The memory behind a load or store of `value` at the batch position, and at one of `taps`; `inside` as of a place."""
         place = self.place(value)
-        return window(tile_of(access), replace(place, inside=inside) if inside else place, self.built)
+        place = replace(place, batches={**place.batches, **(taps or {})}, inside=inside or place.inside)
+        return window(tile_of(access), place, self.built)
 
     def load(self, op: ir.Operation) -> None:
-        """Load the block."""
+        """Load the block, or what its windows lie in."""
         value = op.results[0]
         type_ = ir.RankedTensorType(value.type)
+        if (cover := self.plan.covers.get(value)) is not None:
+            self.built[value] = self.load_lines(op, self.no_lines(op), None, cover.lines)
+            return
         rows = self.place(value).rows
         part = self._sticks(value)
         tile = self.window(op, value).tile(part.first, self.row if rows > 1 else 0, [part.count, rows, type_.shape[-1]])
@@ -98,12 +106,52 @@ class Blocks:
             return self.part
         return Part(0, ir.RankedTensorType(value.type).shape[0])
 
-    def load_stick(self, op: ir.Operation, number: ir.Value) -> ir.Value:
-        """Load one stick of the block."""
+    def no_lines(self, op: ir.Operation) -> ir.Value:
+        """What the lines of a cover are loaded into: [lines, rows of one stick after those of another, lanes]."""
+        value = op.results[0]
+        cover, (sticks, *_, lanes) = self.plan.covers[value], ir.RankedTensorType(value.type).shape
+        return tensor.EmptyOp([cover.lines, sticks * cover.pitch(self.plan.block_rows), lanes], element_of(value)).result
+
+    def load_lines(self, op: ir.Operation, into: ir.Value, first: ir.Value | None, count: int) -> ir.Value:
+        """The cover with `count` lines of it loaded, from line `first` on, stick by stick: a load fills the scratchpad in one go."""
+        sticks = ir.RankedTensorType(op.results[0].type).shape[0]
+
+        def line(number: int | ir.Value, so_far: ir.Value) -> ir.Value:
+            number = number if first is None else index_sum(number, first)
+            return filled_along(sticks, so_far, lambda stick, whole: self._load_line(op, whole, number, stick))
+
+        return filled_along(count, into, line)
+
+    def _load_line(self, op: ir.Operation, into: ir.Value, number: int | ir.Value, stick: int | ir.Value) -> ir.Value:
+        value = op.results[0]
+        cover, lanes = self.plan.covers[value], ir.RankedTensorType(value.type).shape[-1]
+        pitch, view = cover.pitch(self.plan.block_rows), tile_of(op).operands[0].owner.opview
+        place = replace(self.place(value), rows=pitch)
+        memory = line_view(view, place, self.built, times(number, cover.line), cover.unit, cover.step, cover.reach)
+        at = [index_constant(n) if isinstance(n, int) else n for n in (number, times(stick, pitch))]
+        tile = ktdp.construct_access_tile(memory, [stick, times(self.row, cover.step), 0], [1, pitch, lanes])
+        return insert_part(ktdp.load(tile, element_of(value)), into, at)
+
+    def windowed(self, value: ir.Value, number: ir.Value, taps: Taps) -> ir.Value:
+        """One stick of the block of a tensor that is loaded with all its windows: the window at `taps`."""
+        cover = self.plan.covers[value]
+        at = {d: self.position[a] for d, a in enumerate(self.facts.tensors[value].axes) if d in cover.across and a is not None}
+        line: int | ir.Value = 0
+        row = times(number, cover.pitch(self.plan.block_rows))
+        for dim, counter in {**at, **taps}.items():
+            if dim in cover.inside:
+                row = index_sum(row, times(counter, cover.inside[dim][0]))
+            else:
+                line = index_sum(line, times(counter, cover.across[dim][0]))
+        first = [index_constant(n) if isinstance(n, int) else n for n in (line, row)]
+        return part(self.built[value], first, [1, self.plan.block_rows, LANES], cover.step)
+
+    def load_stick(self, op: ir.Operation, number: ir.Value, taps: Taps | None = None) -> ir.Value:
+        """Load one stick of the block, at one of `taps`."""
         value = op.results[0]
         rows, lanes = self.place(value).rows, ir.RankedTensorType(value.type).shape[-1]
         with op.location:
-            tile = self.window(op, value).tile(number, self.row if rows > 1 else 0, [1, rows, lanes])
+            tile = self.window(op, value, taps=taps).tile(number, self.row if rows > 1 else 0, [1, rows, lanes])
             return ktdp.load(tile, ir.RankedTensorType(value.type).element_type)
 
     def store(self, op: ir.Operation) -> None:
@@ -170,11 +218,28 @@ def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
     return generic(inputs, init, maps, iterators, lambda scalars: g.copy_body(scalars, number), loc=g.op.location)
 
 
-def part(value: ir.Value, first: list[ir.Value], shape: list[int]) -> ir.Value:
-    """The slice of `shape` that starts at `first` in the leading dims."""
+def filled_along(count: int, into: ir.Value, fill_: Callable[[int | ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """A tensor that `fill_` fills part by part, in a loop if there are several."""
+    if count == 1:
+        return fill_(0, into)
+    loop = scf.ForOp(index_constant(0), index_constant(count), index_constant(1), [into])
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp([fill_(loop.induction_variable, loop.inner_iter_args[0])])
+    return loop.results[0]
+
+
+def times(number: int | ir.Value, factor: int) -> int | ir.Value:
+    """An index times a number; an op at the insertion point where it takes one."""
+    if isinstance(number, int) or factor == 1:
+        return number if factor == 1 else number * factor
+    return arith.MulIOp(number, index_constant(factor)).result
+
+
+def part(value: ir.Value, first: list[ir.Value], shape: list[int], step: int = 1) -> ir.Value:
+    """The slice of `shape` that starts at `first` in the leading dims, of every `step`-th row."""
     result = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
     starts = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(first) + [0] * (len(shape) - len(first))
-    return tensor.ExtractSliceOp(result, value, first, [], [], starts, shape, [1] * len(shape)).result
+    return tensor.ExtractSliceOp(result, value, first, [], [], starts, shape, [1, step, 1]).result
 
 
 def stick(value: ir.Value, number: ir.Value) -> ir.Value:

@@ -6,57 +6,97 @@ result is computed on the finished accumulator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple
 
 from ktir.analysis.axes import k_in_stick
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, filled, generic, index_constant
+from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, filled, generic, index_constant, index_sum
 from ktir.mlir import arith, ir, is_a, scf, tensor
-from ktir.passes.tiling.blocks import Blocks, insert_part, insert_stick, part, rebuilt, stick
+from ktir.passes.tiling.blocks import Blocks, filled_along, insert_part, insert_stick, part, rebuilt, stick, times
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.passes.tiling.tile_views import IndirectWindow, Window
 from ktir.target import LANES
 
 
 class Weights(NamedTuple):
-    """Where the blocks of a second operand come from: one that is in LX as a whole, or memory."""
+    """Where the blocks of a second operand come from: one that is in LX as a whole, or memory at a tap of a window."""
 
     whole: ir.Value | None
     memory: Window | IndirectWindow | None
     element: ir.Type
+    before: int | ir.Value = 0
+    """Rows of a whole one before those of the tap."""
 
     @staticmethod
-    def of(blocks: Blocks, m: Matmul, inside: str = "") -> Weights:
-        """Those of a contraction at a place; `inside` as of a place."""
-        whole = blocks.whole.get(m.op)
-        memory = None if whole is not None else blocks.window(m.second.owner.operation, m.second, inside)
-        return Weights(whole, memory, element_of(m.second))
+    def of(blocks: Blocks, m: Matmul, inside: str = "", taps: Sequence[ir.Value] = ()) -> Weights:
+        """Those of a contraction at a place, and at `taps`; `inside` as of a place."""
+        before: int | ir.Value = 0
+        for tap, at in zip(m.taps, taps, strict=False):
+            before = index_sum(times(before, tap.extent), at)
+        before = times(before, whole_shape(m)[1] // prod(tap.extent for tap in m.taps))
+        if (whole := blocks.whole.get(m.op)) is not None:
+            return Weights(whole, None, element_of(m.second), before)
+        at_taps = {tap.second: at for tap, at in zip(m.taps, taps, strict=False)}
+        return Weights(None, blocks.window(m.second.owner.operation, m.second, inside, at_taps), element_of(m.second), before)
 
     def block(self, first: ir.Value, number: ir.Value, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
         """The block of 64 rows `number` in stick `first`; the tensor that keeps what is loaded, if there is one, with it."""
         row = arith.MulIOp(number, index_constant(LANES)).result
+        inside = index_sum(self.before, row)
+        assert not isinstance(inside, int)
         shape = [1, LANES, LANES]
         if self.memory is None:
             assert self.whole is not None
-            return part(self.whole, [first, row], shape), []
+            return part(self.whole, [first, inside], shape), []
         block = ktdp.load(self.memory.tile(first, row, shape), self.element)
         if not filling:
             return block, []
         (tensor_,) = filling
-        filled_ = insert_part(block, tensor_, [first, row])
-        return part(filled_, [first, row], shape), [filled_]
+        filled_ = insert_part(block, tensor_, [first, inside])
+        return part(filled_, [first, inside], shape), [filled_]
 
 
 def load_whole(blocks: Blocks, m: Matmul) -> None:
-    """Load a second operand that stays; rows beyond the tensor are clipped."""
-    memory = blocks.window(m.second.owner.operation, m.second)
-    blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, whole_shape(m)), element_of(m.second))
+    """Load a second operand that stays, tap by tap and then stick by stick; rows beyond the tensor are clipped."""
+    element = element_of(m.second)
+    if not m.taps:
+        memory = blocks.window(m.second.owner.operation, m.second)
+        blocks.whole[m.op] = ktdp.load(memory.tile(0, 0, whole_shape(m)), element)
+        return
+    sticks, rows, lanes = whole_shape(m)
+    shape = [1, rows // prod(tap.extent for tap in m.taps), lanes]
+
+    def at(taps: list[ir.Value], filling: list[ir.Value]) -> list[ir.Value]:
+        weights = Weights.of(blocks, m, taps=taps)
+
+        def stick_of(number: int | ir.Value, so_far: ir.Value) -> ir.Value:
+            assert weights.memory is not None
+            place = [index_constant(n) if isinstance(n, int) else n for n in (number, weights.before)]
+            return insert_part(ktdp.load(weights.memory.tile(number, 0, shape), element), so_far, place)
+
+        return [filled_along(sticks, filling[0], stick_of)]
+
+    (blocks.whole[m.op],) = _along_taps(m, [], [tensor.EmptyOp([sticks, rows, lanes], element).result], at)
 
 
 def whole_shape(m: Matmul) -> list[int]:
     sticks, *_, rows, _ = ir.RankedTensorType(m.second.type).shape
-    return [sticks, -(-rows // LANES) * LANES, LANES]
+    return [sticks, prod(tap.extent for tap in m.taps) * -(-rows // LANES) * LANES, LANES]
+
+
+def _along_taps(
+    m: Matmul, open_: list[ir.Value], carried: list[ir.Value], build: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """Loops over the taps of a window, of which the first ones are `open_`; `build` gets all counters and what is carried."""
+    if len(open_) == len(m.taps):
+        return build(open_, carried)
+    extent = m.taps[len(open_)].extent
+    loop = scf.ForOp(index_constant(0), index_constant(extent), index_constant(1), carried)
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(_along_taps(m, [*open_, loop.induction_variable], list(loop.inner_iter_args), build))
+    return list(loop.results)
 
 
 def build(blocks: Blocks, m: Matmul) -> None:
@@ -69,7 +109,7 @@ def build(blocks: Blocks, m: Matmul) -> None:
     element = element_of(target)
     fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in plan.residents)
     filling = [tensor.EmptyOp(whole_shape(m), element_of(m.second)).result] if fills else []
-    weights = Weights.of(blocks, m)
+    weights = None if m.taps else Weights.of(blocks, m)
     stores = plan.stored.get(target, ())
     sliced = bool(stores) and blocks.facts.tensors[target].by_stick
     carried = [] if sliced else [blocks.empty(m.n, element)]
@@ -77,7 +117,7 @@ def build(blocks: Blocks, m: Matmul) -> None:
     with ir.InsertionPoint(outer.body):
         n = outer.induction_variable
         whole, so_far = (list(outer.inner_iter_args)[i:j] for i, j in ((0, len(carried)), (len(carried), None)))
-        accumulator, so_far = _sum(blocks, m, weights, n, so_far)
+        accumulator, so_far = _sum(blocks, m, n, weights, so_far)
         finished = _epilogue(blocks, consumer, m.result, accumulator, n, element)
         for store in stores if sliced else ():
             with store.location:
@@ -92,18 +132,31 @@ def build(blocks: Blocks, m: Matmul) -> None:
         blocks.whole[m.op] = outer.results[len(carried)]
 
 
-def _sum(blocks: Blocks, m: Matmul, weights: Weights, n: ir.Value, filling: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
-    """The loop over K for one stick of columns: its accumulator, and the tensor that it has filled with weights, if it does that."""
-    f32, rows = ir.F32Type.get(), m.g.inputs[0]
-    cleared = filled([1, blocks.plan.block_rows, LANES], f32, 0.0)
-    loop = scf.ForOp(index_constant(0), index_constant(m.k), index_constant(1), [cleared, *filling])
-    with ir.InsertionPoint(loop.body):
-        k = loop.induction_variable
-        accumulator, *so_far = loop.inner_iter_args
-        a = blocks.load_stick(rows.owner.operation, k) if rows in blocks.plan.streamed else stick(blocks.built[rows], k)
-        b, so_far = weights.block(*((k, n) if k_in_stick(m.g) else (n, k)), so_far)
-        scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
-    return loop.results[0], list(loop.results)[1:]
+def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, filling: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
+    """The loops over taps and K for one stick of columns: their accumulator, and the tensor that they have filled with weights, if they do
+    that. `weights`: those of all taps, None where each tap has its own."""
+    rows = m.g.inputs[0]
+
+    def along_k(taps: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        here = weights or Weights.of(blocks, m, taps=taps)
+        at_taps = {tap.first: at for tap, at in zip(m.taps, taps, strict=True)}
+        loop = scf.ForOp(index_constant(0), index_constant(m.tap_sticks), index_constant(1), carried)
+        with ir.InsertionPoint(loop.body):
+            k = loop.induction_variable
+            accumulator, *so_far = loop.inner_iter_args
+            if rows in blocks.plan.covers:
+                a = blocks.windowed(rows, k, at_taps)
+            elif rows in blocks.plan.streamed:
+                a = blocks.load_stick(rows.owner.operation, k, at_taps)
+            else:
+                a = stick(blocks.built[rows], k)
+            b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), so_far)
+            scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
+        return list(loop.results)
+
+    cleared = filled([1, blocks.plan.block_rows, LANES], ir.F32Type.get(), 0.0)
+    accumulator, *so_far = _along_taps(m, [], [cleared, *filling], along_k)
+    return accumulator, so_far
 
 
 def _load_operands(blocks: Blocks, g: Generic) -> None:

@@ -46,6 +46,15 @@ class Tensor:
     """Whether it is stored stick by stick as it is made."""
 
 
+class Tap(NamedTuple):
+    """A loop over places of a window, which a contraction adds up."""
+
+    extent: int
+    first: int
+    """Dim of the first operand that it walks; `second`: of the second one."""
+    second: int
+
+
 @dataclass(frozen=True, eq=False)
 class Matmul:
     """A contraction, and the tensor behind its second operand."""
@@ -56,7 +65,8 @@ class Matmul:
     n: int
     """Sticks of columns."""
     k: int
-    """Sticks of the reduced loop."""
+    """Sticks of the reduced loops, of all taps."""
+    taps: tuple[Tap, ...]
     first_bytes: int
     """That are loaded of the first operand, 0 if it is computed or lies in the scratchpad."""
     result_bytes: int
@@ -72,6 +82,11 @@ class Matmul:
     taken: int
     """Second operands that a core takes one after the other; `users`: batch positions that use each."""
     users: int
+
+    @property
+    def tap_sticks(self) -> int:
+        """Sticks of the reduced loop of one tap."""
+        return self.k // prod(tap.extent for tap in self.taps)
 
     @property
     def op(self) -> ir.Operation:
@@ -187,7 +202,8 @@ def facts_of(source: func.FuncOp) -> TileFacts:
 def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
     first, second, result = g.inputs[0], second_operand_source(g), g.op.results[0]
     n, *rows, _ = ir.RankedTensorType(result.type).shape
-    k = sticks_of(first)
+    taps = _taps(g)
+    k = sticks_of(first) * prod(tap.extent for tap in taps)
     own = axes.of_second_operand(g)
     depth, trips = _depth(own, loops), list(loops.values())
     loaded = is_a(first.owner, ktdp.LoadOp) and resident_behind(first.owner.operation) is None
@@ -197,6 +213,7 @@ def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
         rows[-1],
         n,
         k,
+        taps,
         tensor_bytes(first) if loaded else 0,
         tensor_bytes(reader.results[0] if len(reader.results) else result),
         second,
@@ -207,6 +224,14 @@ def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
         prod(trips[:depth]),
         prod(trips[depth:]),
     )
+
+
+def _taps(g: Generic) -> tuple[Tap, ...]:
+    reduced = [i for i, kind in enumerate(g.iterators) if kind == "reduction"][:-2]
+    shape = ir.RankedTensorType(g.inputs[0].type).shape
+    walks = [g.walk(i) for i in range(2)]
+    places = [(walks[0].index(loop), walks[1].index(loop)) for loop in reduced]
+    return tuple(Tap(shape[first], first, second) for first, second in places)
 
 
 def _tensors(

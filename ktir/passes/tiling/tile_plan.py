@@ -9,9 +9,9 @@ of these forms is the fastest is the cost model's word (`ktir.cost.tiles`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from ktir.analysis.attributes.levels import tensor_bytes
@@ -22,7 +22,8 @@ from ktir.cost.tiles import BLOCK_BYTES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, W
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
-from ktir.passes.tiling.tile_facts import Matmul, StickLocal, TileFacts
+from ktir.passes.tiling.tile_facts import Matmul, StickLocal, Tensor, TileFacts
+from ktir.passes.tiling.tile_views import direct, tile_of
 from ktir.target import LANES, Target
 
 _STREAMED = 1.02
@@ -78,12 +79,19 @@ class TilePlan:
     residents: tuple[Resident, ...] = ()
     streamed: frozenset[ir.Value] = frozenset()
     """First operands that are loaded stick by stick in the loops of their contractions."""
+    covers: Mapping[ir.Value, Cover] = field(default_factory=dict)
+    """Tensors that are loaded with all their windows."""
     part: StickLocal | None = None
     """What is seen `part_sticks` at a time; None: a block has whole rows."""
     part_sticks: int = 0
     keys: Keys | None = None
     reason: str = ""
     """Of one of two forms of a softmax."""
+
+    def depth(self, facts: TileFacts, tensor: Tensor) -> int:
+        """How many of the batch loops a load stands in; one more: in the loop over blocks of rows."""
+        cover = self.covers.get(tensor.value)
+        return facts.depth(tensor, facts.trips(self.block_rows)) if cover is None else cover.depth
 
     @property
     def peels(self) -> bool:
@@ -143,16 +151,41 @@ class _Search:
         """First operands that are loaded stick by stick: none, or all that can be."""
         facts = self.facts
         streamed = facts.streamable if facts.walked_alone and facts.matmuls else frozenset()
-        return [frozenset(), streamed] if streamed else [frozenset()]
+        streamed -= self.windowed.keys()
+        apart = frozenset(v for v, taps in self.windowed.items() if cover_of(facts, facts.tensors[v], taps, whole_rows=False) is None)
+        return [apart, streamed | apart] if streamed else [apart]
+
+    @cached_property
+    def windowed(self) -> dict[ir.Value, dict[int, int]]:
+        """First operands that are seen through windows: the taps of each, dim -> extent."""
+        return {m.g.inputs[0]: {tap.first: tap.extent for tap in m.taps} for m in self.facts.matmuls if m.taps}
 
     def candidates(self) -> Iterator[tuple[float, TilePlan]]:
         """Blocks that fit, with what they cost."""
         facts = self.facts
         for form in self.forms:
             for rows, free in self._blocks(self._need(form)):
-                residents = self._stay(rows, free)
-                used = self.budget - free + sum(r.takes for r in residents)
-                yield self._price(rows, form, residents), TilePlan(rows, used, facts.fused, facts.stored, residents, form)
+                covers, taken = self._covers(rows, form, free)
+                if taken > free:
+                    continue
+                residents = self._stay(rows, free - taken)
+                used = self.budget - free + taken + sum(r.takes for r in residents)
+                yield self._price(rows, form, residents), TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers)
+
+    def _covers(self, rows: int, streamed: Collection[ir.Value], free: int) -> tuple[dict[ir.Value, Cover], int]:
+        """What is loaded with all its windows, and the bytes that it takes: outside of the innermost loop where there is room."""
+        facts, found, taken = self.facts, dict[ir.Value, Cover](), 0
+        for value, taps in self.windowed.items():
+            if value in streamed:
+                continue
+            tensor = facts.tensors[value]
+            for whole in (True, False) if facts.trips(rows) == 1 else (False,):
+                cover = cover_of(facts, tensor, taps, whole_rows=whole)
+                bytes_ = 0 if cover is None else cover.rows(rows) * tensor.row_bytes * (ROW_BUFFERS if cover.depth else 1)
+                if cover is not None and (not whole or bytes_ <= free // 2):
+                    found[value], taken = cover, taken + bytes_
+                    break
+        return found, taken
 
     def some_sticks(self) -> TilePlan | None:
         """Blocks of two rows with some of their sticks at a time; as many as fit, or as make several blocks."""
@@ -179,6 +212,8 @@ class _Search:
                 continue  # read where it lies, or never there as a whole
             if t.value in facts.second_operands:
                 fixed += WEIGHT_BUFFERS * BLOCK_BYTES
+            elif t.value in self.windowed and t.value not in streamed:
+                continue  # `_covers` counts it
             elif t.value in streamed:
                 ranges.append((t.first, t.first, ROW_STICKS * bytes_ // t.sticks))
             elif t.is_loaded and t.has_rows:
@@ -292,3 +327,84 @@ class _Search:
             f"the nearest supported form has {way_out}",
             location_text(op.location),
         )
+
+
+# Windows that overlap: what they lie in is loaded once, lines of rows at the least distance of each, and each window is a slice of that
+
+Walked = Mapping[int, tuple[int, int]]
+"""Dim of a tensor -> rows or lines from a position to the next one, and positions."""
+
+
+@dataclass(frozen=True)
+class Rolling:
+    """How the innermost loop fills a cover: `before` lines are loaded before it, and in each trip `each` lines, `step` lines further on."""
+
+    axis: int
+    before: int
+    each: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What all windows of a load lie in, at one position of the batch axes of the `depth` outermost loops."""
+
+    unit: int
+    """Elements of memory from one row of a line to the next."""
+    step: int
+    """Rows from a block's row to the next one."""
+    inside: Walked
+    """What walks the rows of a line: taps."""
+    line: int
+    """Elements of memory from one line to the next."""
+    lines: int
+    across: Walked
+    """What walks lines: taps, and axes whose loops are inside."""
+    depth: int
+    rolling: Rolling | None = None
+
+    @property
+    def reach(self) -> int:
+        """Rows from the first window of a line to the last one."""
+        return _reach(self.inside)
+
+    def pitch(self, block_rows: int) -> int:
+        """Rows of a line for blocks of so many, an even number."""
+        rows = (block_rows - 1) * self.step + 1 + self.reach
+        return rows + rows % 2
+
+    def rows(self, block_rows: int) -> int:
+        """Rows of all lines."""
+        return self.lines * self.pitch(block_rows)
+
+
+def cover_of(facts: TileFacts, tensor: Tensor, taps: Mapping[int, int], *, whole_rows: bool) -> Cover | None:
+    """The cover of a load with `taps` (dim -> extent); None where windows are no rows of each other. `whole_rows`: a block has all rows of
+    a core, so that a load may stand outside of the innermost loop."""
+    tile = tile_of(tensor.value.owner.operation)
+    if not tensor.is_loaded or tensor.is_resident or not direct(tile) or facts.row_axis not in tensor.axes:
+        return None
+    strides = [s for s in tile.operands[0].owner.opview.strides if isinstance(s, int)]
+    loops = list(facts.loops)
+    depth = max(len(loops) - 1, 0) if whole_rows else len(loops) + 1
+    row = strides[tensor.axes.index(facts.row_axis)]
+    moved = {d: facts.loops[axis] for d, axis in enumerate(tensor.axes) if axis in loops[depth:]}
+    counts = dict(taps) | moved
+    inside = {d: n for d, n in taps.items() if strides[d] * (n - 1) < facts.share * row}
+    across = {d: n for d, n in counts.items() if d not in inside}
+    unit, line = gcd(row, *(strides[d] for d in inside)), gcd(*(strides[d] for d in across))
+    if min(row, *(strides[d] for d in counts)) < 0:
+        return None
+    rows = {d: (strides[d] // unit, n) for d, n in inside.items()}
+    lines = {d: (strides[d] // line, n) for d, n in across.items()}
+    rolling = None
+    if len(moved) == 1 and len(lines) <= 2 and set(moved) <= set(lines):
+        ((dim, trips),) = moved.items()
+        step, behind = lines[dim][0], _reach(lines) - lines[dim][0] * (trips - 1)
+        each = min(step, behind + 1)
+        rolling = Rolling(loops[-1], behind + 1 - each, each, step)
+    return Cover(unit, row // unit, rows, line, 1 + _reach(lines), lines, depth, rolling)
+
+
+def _reach(walked: Walked) -> int:
+    return sum(distance * (count - 1) for distance, count in walked.values())

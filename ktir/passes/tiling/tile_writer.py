@@ -8,11 +8,11 @@ from itertools import groupby
 from ktir.analysis.axes import SECOND_OPERAND
 from ktir.analysis.partial_sums import contribution, parts_of, summed
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, clone_ops
-from ktir.mlir import func, ir, is_a, linalg, names, tensor
+from ktir.dialects.structured import Generic, clone_ops, index_constant, index_sum
+from ktir.mlir import func, ir, is_a, linalg, names, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.tiling import contractions, online_softmax
-from ktir.passes.tiling.blocks import Blocks, Part, rebuilt
+from ktir.passes.tiling.blocks import Blocks, Part, rebuilt, times
 from ktir.passes.tiling.key_pieces import Pieces
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import Keys, TilePlan
@@ -73,15 +73,28 @@ def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
         _rows(blocks)
         return
     (axis, trips), *others = loops
-
-    def position(counter: ir.Value) -> None:
+    rolling = [] if others else [(v.owner.operation, c.rolling) for v, c in blocks.plan.covers.items() if c.rolling is not None]
+    begun = []
+    for op, rolls in rolling:
+        with op.location:
+            empty = blocks.no_lines(op)
+            begun.append(blocks.load_lines(op, empty, None, rolls.before) if rolls.before else empty)
+    loop = scf.ForOp(index_constant(0), index_constant(trips), index_constant(1), begun)
+    with ir.InsertionPoint(loop.body):
+        counter = loop.induction_variable
         inner = blocks.inside(position={**blocks.position, axis: counter})
+        seen = []
+        for (op, rolls), so_far in zip(rolling, loop.inner_iter_args, strict=True):
+            with op.location:
+                first = index_sum(times(counter, rolls.step), rolls.before)
+                assert not isinstance(first, int)
+                seen.append(blocks.load_lines(op, so_far, first, rolls.each))
+                inner.built[op.results[0]] = seen[-1]
         for op in inner.facts.ops:
             if is_a(op, ktdp.LoadOp):
                 _load_at(inner, op, depth + 1)
         _nest(inner, others, depth + 1)
-
-    blocks.along(0, trips, 1, position)
+        scf.YieldOp(seen)
 
 
 def _rows(blocks: Blocks) -> None:
@@ -141,7 +154,9 @@ def _load_at(blocks: Blocks, op: ir.Operation, depth: int) -> None:
             if m.op in plan.loaded_whole and m.depth == depth:
                 contractions.load_whole(blocks, m)
         elif value not in plan.in_parts and value not in plan.streamed:
-            if facts.depth(facts.tensors[value], facts.trips(plan.block_rows)) == depth:
+            cover = plan.covers.get(value)
+            rolls = cover is not None and cover.rolling is not None
+            if not rolls and plan.depth(facts, facts.tensors[value]) == depth:
                 blocks.load(op)
 
 

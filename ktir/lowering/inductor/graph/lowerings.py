@@ -23,7 +23,7 @@ from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 from ktir.lowering.inductor.graph import edges, floats, groups, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
-from ktir.lowering.inductor.graph.formulas import interpolation, sequences
+from ktir.lowering.inductor.graph.formulas import convolutions, interpolation, sequences, window_dot
 from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -310,6 +310,7 @@ _LOWERINGS = {
     aten.addbmm.default: _addbmm,
     aten.baddbmm.default: _baddbmm,
     rounding.ROUNDED: _rounded,
+    convolutions.WINDOW_DOT: window_dot.lowered,
     **{op: _asserted(op) for op in ASSERTIONS},
 }
 

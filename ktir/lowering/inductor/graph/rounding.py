@@ -30,7 +30,7 @@ _depth: ContextVar[int] = ContextVar("ktir_decompositions", default=0)
 """Decompositions that are being written, one inside of the other."""
 
 _LIBRARY = torch.library.Library("ktir", "DEF")
-_LIBRARY.define("rounded(Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
+_LIBRARY.define("rounded(Tensor x) -> Tensor", tags=(torch.Tag.pointwise, torch.Tag.flexible_layout))
 _LIBRARY.impl("rounded", lambda x: x.clone(), "CompositeExplicitAutograd")
 ROUNDED = torch.ops.ktir.rounded.default
 """The values of a tensor as its type holds them."""

@@ -464,7 +464,7 @@ module attributes {ktir.level = "allocated"} {
     %c64 = arith.constant 64 : index
     %c128 = arith.constant 128 : index
     %c192 = arith.constant 192 : index
-    // expected-error@+1 {{expects a constant address in the scratchpad, or 'ktir.rotate'}}
+    // expected-error@+1 {{expects a constant address in the scratchpad, or steps of loops from one, or 'ktir.rotate'}}
     %0 = ktdp.construct_memory_view %t, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<ct_local>} : memref<1x2x64xf16>
     // expected-error@+1 {{expects an address at a multiple of 128 bytes, but got 64}}
     %1 = ktdp.construct_memory_view %c32, sizes: [1, 2, 64], strides: [128, 64, 1] {coordinate_set = #set, memory_space = #ktdp.memory_space<ct_local>} : memref<1x2x64xf16>

@@ -12,6 +12,16 @@ from ktir.lowering.inductor.graph.formulas.sequences import HALVES
 
 aten = torch.ops.aten
 
+_LIBRARY = torch.library.Library("ktir", "FRAGMENT")
+_LIBRARY.define(
+    "window_dot(Tensor x, Tensor weight, int[] stride, int[] pads, int[] dilation, int groups) -> Tensor",
+    tags=(torch.Tag.flexible_layout,),
+)
+_LIBRARY.impl("window_dot", lambda *operands: _window_dot(*operands), "CompositeExplicitAutograd")
+WINDOW_DOT = torch.ops.ktir.window_dot.default
+"""A convolution that is lowered to a matmul of channels per place of the window, summed up. `pads`: zeros around x as `pad` has them, the
+last dim first."""
+
 _FEWEST_CHANNELS = 16
 """Channels that lie next to each other from which on patches are copied by them: memory moves 32 bytes at least."""
 
@@ -46,6 +56,10 @@ def convolution(
         stride = [1] * spatial
     else:
         pads = [(p, p) for p in padding]
+    single = any(n == 1 and low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True))
+    if x.dtype in HALVES and not groups == x.shape[1] == weight.shape[0] and not single:
+        result = WINDOW_DOT(x, weight, stride, [n for pair in reversed(pads) for n in pair], dilation, groups)
+        return result if bias is None else result + bias.reshape(-1, *[1] * spatial)
     if any(low or high for low, high in pads):
         x = torch.nn.functional.pad(x, [n for pair in reversed(pads) for n in pair])
     patches = x
@@ -69,6 +83,13 @@ def spread(x: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
             padded = torch.nn.functional.pad(x.unsqueeze(place + 1), [0, 0] * (x.dim() - place - 1) + [0, step - 1])
             x = padded.flatten(place, place + 1).narrow(place, 0, (x.shape[place] - 1) * step + 1)
     return x
+
+
+def _window_dot(
+    x: torch.Tensor, weight: torch.Tensor, stride: Sequence[int], pads: Sequence[int], dilation: Sequence[int], groups: int
+) -> torch.Tensor:
+    x, none = torch.nn.functional.pad(x, list(pads)), [0] * len(stride)
+    return aten.convolution(x, weight, None, stride, none, dilation, False, none, groups)
 
 
 def _windows(patches: torch.Tensor, weight: torch.Tensor, groups: int, spatial: int) -> torch.Tensor:
