@@ -114,12 +114,16 @@ class Points:
         found = np.broadcast_to(numbers, live.shape)[live]
         return int(found[0]) if found.size and (found == found[0]).all() else None
 
+    def counters(self, lower: Numbers, step: int, trips: int, op: ir.Operation) -> Numbers:
+        """The numbers of a loop's counter, along an axis of its trips. Raises Unsupported for more points than are looked at."""
+        if trips * self.live.size > MOST:
+            raise refused(op, f"has up to {trips} trips, which are more than {MOST} with those of all tiles and loops around it")
+        return lower[..., None] + step * np.arange(trips)
+
     @contextmanager
     def loop(self, counter: ir.Value, numbers: Numbers, live: NDArray[np.bool_]) -> Iterator[None]:
         """Open a loop: `numbers` of its counter and where its body runs have one axis more, the trips."""
         outer, known = self.live, dict(self.known)
-        if live.size > MOST:
-            raise refused(counter.owner.owner, f"has more than {MOST} trips over all tiles")
         self.live, self.known[counter] = live, numbers
         try:
             yield

@@ -163,8 +163,9 @@ class Lifter:
                 raise refused(op, "begins with what another loop carries")
             self.values[argument] = init if once else Carried(k, depth, init)
         outer = points.live
+        counters = points.counters(lower, each, most, op)
         live = np.logical_and(outer[..., None], trips[..., None] > np.arange(most))
-        with points.loop(counter, lower[..., None] + each * np.arange(most), live):
+        with points.loop(counter, counters, live):
             with self.axes.carried(depth, outer) if inits and not once else nullcontext():
                 self.block(body)
         ends = list(list(body.operations)[-1].operands)

@@ -75,7 +75,7 @@ def write_loop(writer: Writer, op: ir.Operation) -> None:
     if most - least > MOST_COPIES:
         raise refused(op, f"has up to {most - least} trips that only some tiles make or that branch, more than {MOST_COPIES}")
     if least:
-        counters, live = lower[..., None] + each * np.arange(least), trips[..., None] >= least
+        counters, live = points.counters(lower, each, least, op), trips[..., None] >= least
         _alike(writer, op, (least, most), counters, live, inits)
     outer = writer.guard
     for k in range(least, most):
@@ -179,7 +179,7 @@ def _most_trips(op: ir.Operation, points: Points, tables: Tables, lower: Numbers
     """Trips that a loop makes at the most which ends where data says: beyond them a load would lie outside of its view. Raises
     Unsupported."""
     body = op.regions[0].blocks[0]
-    counters = lower[..., None] + step * np.arange(_MOST_TRIPS)
+    counters = points.counters(lower, step, _MOST_TRIPS, op)
     inner = np.ones((*points.live.shape, _MOST_TRIPS), bool)
     inner[..., -1] = False
     with points.loop(body.arguments[0], counters, np.broadcast_to(points.live[..., None], inner.shape)):
@@ -247,7 +247,7 @@ def _left(writer: Writer, op: ir.Operation, k: int) -> ir.Value:
 def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips: int) -> bool:
     """Whether a branch in a loop is taken in some of its trips only."""
     body, points = op.regions[0].blocks[0], writer.points
-    counters = lower[..., None] + step * np.arange(trips)
+    counters = points.counters(lower, step, trips, op)
     live = np.broadcast_to(points.live[..., None], (*points.live.shape, trips))
     if trips > 1 and any(_walks_parts(inner, body.arguments[0], points) for inner in inside(body)):
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -216,6 +217,22 @@ REFUSED = {
     "'scf.for' op has up to 70 trips that only some tiles make": "%t = ktdp.get_compute_tile_id : index\n"
     "%n = arith.muli %t, %c70 : index\nscf.for %i = %c0 to %n step %c1 {\nLOAD(%t)\nSTORE(%t)\n}",
 }
+
+
+@pytest.mark.parametrize("way", ["pin", "lift"])
+@pytest.mark.parametrize("count", [10**7, 10**12])
+def test_trips_are_bounded_before_they_are_listed(way: str, count: int) -> None:
+    text = kernel([2], CONSTANTS + f"%n = arith.constant {count} : index\nscf.for %i = %c0 to %n step %c1 {{\nLOAD(%c0)\nSTORE(%c0)\n}}")
+    with context(), ir.Location.unknown():
+        module = parse_module(text.replace("grid = [2]", f'grid = [2], ktir.way = "{way}"'), "kernel.mlir")
+        tracemalloc.start()
+        try:
+            with pytest.raises(KtirError, match=f"'scf.for' op has up to {count} trips") as error:
+                run_pipeline(module, f"ktir-{way}")
+            assert tracemalloc.get_traced_memory()[1] < 1 << 24
+        finally:
+            tracemalloc.stop()
+    assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
 
 
 @pytest.mark.parametrize("message", REFUSED)
