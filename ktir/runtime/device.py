@@ -14,13 +14,13 @@ from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.host import TYPES, dense_strides, reach_of
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.forms import Form
-from ktir.runtime.memory.view import Arrangement, View, arrangement
+from ktir.runtime.memory.view import Arrangement, Owned, View, arrangement
 from ktir.runtime.slot import Slot
 
 
 class Binding(NamedTuple):
     """What an argument is of tensors of a view. `entries`: of its carrier. `adopts`: what the program writes there is all of the tensor,
-    and may stay as it is. `any`: the program takes whatever elements a form has.
+    and may stay as it is. `any`: the program takes whatever elements a form has. `own`: which elements of it are the tensor's.
     """
 
     argument: LaunchArgument
@@ -28,6 +28,7 @@ class Binding(NamedTuple):
     place: Arrangement
     adopts: bool
     any: bool
+    own: Owned
 
     def read(self, allocation: Allocation) -> DeviceForm:
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
@@ -38,7 +39,7 @@ class Binding(NamedTuple):
 
     def open(self, allocation: Allocation) -> NDArray[np.float32]:
         """A carrier for what the program writes, apart from what is valid now: the launch may fail."""
-        argument, entries, place, _, takes_any = self
+        argument, entries, place, _, takes_any, _ = self
         carrier, allowed = allocation.card.carrier(entries), argument.range
         if argument.role == "output":
             carrier.fill(np.nan)
@@ -63,7 +64,7 @@ class Binding(NamedTuple):
         if self.adopts:
             allocation.adopt(self.place, carrier, address)
         else:
-            allocation.put(self.place, carrier, self.argument.range)
+            allocation.put(self.place, carrier, self.argument.range, self.own)
 
 
 class DeviceTensor(NamedTuple):
@@ -126,11 +127,12 @@ class DeviceTensor(NamedTuple):
             assert host is not None
             view = View(dtype, offset + host.offset, host.size, host.strides)
             place = arrangement(view, slot.layout, slot.bits)
-            whole = place.adopts and view.is_all_of(self.allocation.nbytes) and (allowed is None or allowed.spare is None)
+            own = None if slot.reads else slot.owned_in(place.view.offset - offset, place.view.size, place.view.strides)
+            whole = own is None and place.adopts and view.is_all_of(self.allocation.nbytes) and (allowed is None or allowed.spare is None)
             takes_any = allowed is None or allowed.is_all_of(slot.layout.dtype)
             if len(slot.bindings) >= _MOST_BINDINGS:
                 slot.bindings.clear()
-            found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole, takes_any)
+            found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole, takes_any, own)
         slot.bound = self.view, self.allocation.nbytes, found
         return found
 

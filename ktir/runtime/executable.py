@@ -16,7 +16,7 @@ from ktir.diagnostics import KtirError, holding
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
-from ktir.package import Package
+from ktir.package import HostTensor, LaunchArgument, Package
 from ktir.runtime import metrics, notices
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import Host
@@ -65,7 +65,7 @@ class Executable:
     def __init__(self, package: Package, target: Target | None = None) -> None:
         self.spec = package.launch_spec
         self.machine = Machine(package.program, package.target if target is None else target)
-        self.slots = [Slot(a) for a in self.spec.args]
+        self.slots = [Slot(a, self._wanted(a)) for a in self.spec.args]
         self.layouts = [s.layout for s in self.slots]
         self.lock = Lock()
         self.hosts = len(self.spec.hosts) or 1 + max((s.host for s in self.slots), default=-1)
@@ -80,6 +80,10 @@ class Executable:
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
         self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
+
+    def _wanted(self, argument: LaunchArgument) -> HostTensor | None:
+        """What the program says of the tensor of an argument; None where it says nothing."""
+        return self.spec.hosts[argument.host.arg] if self.spec.hosts and argument.host is not None else None
 
     @property
     def arranged(self) -> int:
@@ -215,7 +219,7 @@ class Executable:
         on_card = type(tensor) is DeviceTensor
         if on_card and tensor.view is self._views.get(slot.host):
             return tensor
-        wanted = self.spec.hosts[slot.host] if self.spec.hosts else None
+        wanted = self._wanted(slot.argument)
         if on_card:
             lying = tensor.lying_as(wanted, slot.argument.name)
             if lying is tensor:

@@ -136,8 +136,8 @@ class Host:
         return slot.own
 
     def close(self, slot: Slot, carrier: NDArray[np.float32]) -> None:
-        """The program has written it."""
-        from_device(carrier.view(slot.layout.value_type), slot.layout, self._view(slot), slot.argument.range)
+        """The program has written it. What lies between the elements of the tensor stays as it is."""
+        from_device(carrier.view(slot.layout.value_type), slot.layout, self._view(slot), slot.argument.range, slot.owned)
 
     def finish(self, tensor: Any) -> None:
         """Everything is written: bring what was written to a copy to `tensor`."""

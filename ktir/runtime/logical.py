@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ _CARRIERS = {
     "uint64": "int64",
 }
 """Types that NumPy or the executor lacks -> those that carry their bits."""
+
+_MOST_WORK = 1 << 20
+"""Candidates that NumPy may look at for two arrays of many dims."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,10 @@ class LogicalExecutable:
             raise KtirError(f"the program expects {len(self.arguments)} arguments, but got {len(tensors)}")
         given = [_array(a, t, write=not dry and a.role != "input") for a, t in zip(self.arguments, tensors, strict=True)]
         held = [with_strides(t, a.stride, a.name) for a, t in zip(self.arguments, given, strict=True)]
+        _separate(self.arguments, held)
         arrays = [_flat(a, t) for a, t in zip(self.arguments, held, strict=True)]
         if dry:
             arrays = [x if a.role == "input" else x.copy() for a, x in zip(self.arguments, arrays, strict=True)]
-        _separate(self.arguments, arrays)
         execute(self.text, args=arrays, source=PROGRAM)
         if dry:
             return
@@ -150,17 +153,31 @@ def _flat(argument: Argument, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _separate(arguments: Sequence[Argument], arrays: list[NDArray[Any]]) -> None:
-    """Replace inputs that share a part of their memory with another argument by copies; the executor takes buffers that are apart."""
-    reach, holder = -1, -1
-    for low, i in sorted((a.__array_interface__["data"][0], i) for i, a in enumerate(arrays) if a.size):
-        if low < reach and not _same(arrays[i], arrays[holder]):
-            inputs = [n for n in (i, holder) if arguments[n].role == "input"]
-            if not inputs:
-                names = f"'{arguments[holder].name}' and '{arguments[i].name}'"
-                raise KtirError(f"arguments {names} share a part of their memory, and both are written")
-            arrays[inputs[0]] = arrays[inputs[0]].copy()
-        if low + arrays[i].nbytes > reach:
-            reach, holder = low + arrays[i].nbytes, i
+    """Replace arrays that lie among the elements of another one by copies: the executor takes memories that are apart, gaps included.
+    Raises KtirError where two that are written share elements.
+    """
+    flat = [_flat(a, t) for a, t in zip(arguments, arrays, strict=True)]
+    before: list[int] = []
+    for low, i in sorted((f.__array_interface__["data"][0], i) for i, f in enumerate(flat) if f.size):
+        before = [k for k in before if flat[k].__array_interface__["data"][0] + flat[k].nbytes > low]
+        for k in before:
+            if _same(flat[i], flat[k]):
+                continue
+            inputs = [n for n in (i, k) if arguments[n].role == "input"]
+            if not inputs and _share(arrays[i], arrays[k]):
+                raise KtirError(f"arguments '{arguments[k].name}' and '{arguments[i].name}' share elements, and both are written")
+            for n in inputs[:1] or (i, k):
+                strides = [s * flat[n].itemsize for s in arguments[n].stride]
+                arrays[n] = np.lib.stride_tricks.as_strided(flat[n].copy(), arguments[n].size, strides)
+        before.append(i)
+
+
+def _share(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether elements of both have a place in common, or it is too hard to tell."""
+    try:
+        return np.shares_memory(a, b, max_work=cast(Any, _MOST_WORK))
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:

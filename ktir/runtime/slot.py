@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.layout import Digit, Layout
-from ktir.package import LaunchArgument
+from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.memory.forms import Form
-from ktir.runtime.memory.transfer import to_device
+from ktir.runtime.memory.transfer import elements_of, to_device
 from ktir.target import BY_PUBLISHED
 
 
@@ -50,8 +51,10 @@ _numbers = itertools.count()
 class Slot:
     """A launch argument, and what its launches keep."""
 
-    def __init__(self, argument: LaunchArgument) -> None:
+    def __init__(self, argument: LaunchArgument, tensor: HostTensor | None = None) -> None:
+        """tensor: what the program says of the tensor, if it says it."""
         self.argument = argument
+        self._tensor = tensor
         self.reads = argument.role == "input"
         """Whether the program only reads it."""
         self.layout = layout_of(argument)
@@ -74,6 +77,16 @@ class Slot:
     def iota(self) -> NDArray[np.float32] | None:
         """What the program gets where nobody gives a tensor; None where it has memory of its own."""
         return _iota(self.layout) if self.argument.role == "iota" else None
+
+    @cached_property
+    def owned(self) -> NDArray[np.bool_] | None:
+        """Which elements of what it shows are the tensor's; None where all are."""
+        view = self.argument.host
+        return None if view is None else self.owned_in(view.offset, view.size, view.strides)
+
+    def owned_in(self, offset: int, size: Sequence[int], strides: Sequence[int]) -> NDArray[np.bool_] | None:
+        """Likewise of another view of the same elements; offset: from the tensor's first one on."""
+        return None if self._tensor is None else elements_of(self._tensor, offset, size, strides)
 
     def pack(self, view: NDArray[Any], carrier: NDArray[Any]) -> None:
         """Arrange elements. Raises OutOfRange for those for which the program is not proved."""

@@ -2,9 +2,10 @@
 
     python test/campaign/aliases.py --programs 2000 --seed 0 [--device] [--show]
 
-Half of the programs have inputs that lie in one memory: interleaved, overlapping, or in one place. Elements are small whole numbers, on
-which all operators are exact: results and the memory of the inputs must have eager's bits. Not drawn: a write of a tensor to another part
-of its own memory (eager itself refuses or leaves the order open; the source is cloned then), indices that are equal, and sizes of zero.
+Half of the programs have inputs that lie in one memory: interleaved, side by side in its rows, row by row in turn, overlapping, or in one
+place. Elements are small whole numbers, on which all operators are exact: results and the memory of the inputs must have eager's bits. Not
+drawn: a write of a tensor to another part of its own memory (eager itself refuses or leaves the order open; the source is cloned then),
+indices that are equal, and sizes of zero.
 Strides of results are not compared: stock Inductor's are others where a view is dropped that views everything. Ends with status 1 where a
 program is wrong or stops.
 """
@@ -28,7 +29,7 @@ from ktir.runtime.executable import recorded
 
 SIZES = ((9, 6), (5, 70), (3, 64), (7, 7), (2, 130))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32)
-LYING = ("apart", "interleaved", "overlapping", "in one place")
+LYING = ("apart", "interleaved", "side by side", "in turn", "overlapping", "in one place")
 
 
 @dataclass
@@ -66,6 +67,7 @@ class Program:
         rows, columns = self.shapes[self.inputs[0]]
         count = len(self.inputs)
         shapes = {"apart": (count, rows, columns), "interleaved": (rows, columns, count), "overlapping": (rows + count - 1, columns)}
+        shapes |= {"side by side": (rows, count * columns), "in turn": (count * rows, columns)}
         whole = torch.randint(-9, 10, shapes.get(self.lying, (rows, columns)), generator=torch.Generator().manual_seed(1))
         whole = whole.to(self.dtype).to(device)
         if self.lying == "apart":
@@ -73,6 +75,10 @@ class Program:
             return inputs, inputs
         if self.lying == "interleaved":
             return [whole[:, :, k] for k in range(count)], [whole]
+        if self.lying == "side by side":
+            return list(whole.chunk(count, 1)), [whole]
+        if self.lying == "in turn":
+            return [whole[k::count] for k in range(count)], [whole]
         return [whole[k : k + rows] if self.lying == "overlapping" else whole.view(rows, columns) for k in range(count)], [whole]
 
 
@@ -135,7 +141,7 @@ def drawn(seed: int) -> tuple[str, Program]:
     inputs = [f"x{k}" for k in range(r.choice((1, 2, 2, 3)))]
     size = r.choice(SIZES)
     lying = r.choice(("apart", r.choice(LYING[1:]))) if len(inputs) > 1 else "apart"
-    memory = {name: name if lying == "apart" else inputs[0] for name in inputs}
+    memory = {name: inputs[0] if lying in ("overlapping", "in one place") else name for name in inputs}
     p = Program(r, r.choice(DTYPES), lying, dict.fromkeys(inputs, size), inputs, memory)
     for _ in range(r.choice((3, 4, 5, 6, 8, 10))):
         r.choice((view, view, value, value, placed, placed, written, written, written))(p, r.choice(list(p.shapes)))

@@ -21,7 +21,7 @@ from ktir.package import ValueRange
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.memory.view import Arrangement
+from ktir.runtime.memory.view import Arrangement, Owned
 from ktir.spyre_tensor_layout import SpyreTensorLayout
 from ktir.target import LANES, STICK_BYTES
 
@@ -205,10 +205,10 @@ class Allocation:
             self._reserved = wanted, self.card.take(wanted.size), wanted.size
             return self._reserved[1]
 
-    def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None) -> None:
-        """A program has written a part of the allocation, or what has to be converted, through this carrier."""
+    def put(self, written: Arrangement, filled: NDArray[np.float32], allowed: ValueRange | None = None, own: Owned = None) -> None:
+        """A program has written a part of the allocation, or what has to be converted, through this carrier. own: see `from_device`."""
         with self.card.compute:
-            written.unpack(filled, self.linear(write=True), allowed)
+            written.unpack(filled, self.linear(write=True), allowed, own)
             self.card.record("Relayout", 2 * written.size)
             self.card.put_back(filled)
 

@@ -13,7 +13,7 @@ import numpy as np
 from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, round_to
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
-from ktir.package import ValueRange
+from ktir.package import HostTensor, ValueRange
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
@@ -161,12 +161,32 @@ def check_range(low: float, high: float, allowed: ValueRange, name: str) -> None
     raise OutOfRange(f"argument '{name}' expects {kind} of {allowed.low} to {allowed.high}, but has {found}")
 
 
-def from_device(device: np.ndarray, layout: Layout, view: np.ndarray, allowed: ValueRange | None = None) -> None:
+def elements_of(tensor: HostTensor, offset: int, size: Sequence[int], strides: Sequence[int]) -> np.ndarray | None:
+    """Which elements of a view of the memory of a tensor are the tensor's: others lie in its gaps, and may be another tensor's. None where
+    all are. All in elements from the tensor's first one on.
+    """
+    reach = tensor.reach
+    if reach == prod(tensor.size) or 0 in size:  # no gaps, or elements that share their place
+        return None
+    own = np.zeros(reach, np.bool_)
+    np.lib.stride_tricks.as_strided(own, tensor.size, tensor.strides)[...] = True
+    found = np.lib.stride_tricks.as_strided(own[offset:], tuple(size), tuple(strides))
+    return None if found.all() else found
+
+
+def from_device(
+    device: np.ndarray, layout: Layout, view: np.ndarray, allowed: ValueRange | None = None, own: np.ndarray | None = None
+) -> None:
     """Unpack device entries of the layout's `value_type`, or of float16, into a host view, in place.
 
     Of i32 a narrower integer type gets the low bits, bool whether it is not zero; elements that still hold what stands for numbers of the
-    host stay as they are.
+    host stay as they are. own: which elements get anything, see `elements_of`; None for all.
     """
+    if own is not None:
+        found = view.copy()
+        from_device(device, layout, found, allowed)
+        np.copyto(view, found, where=own)
+        return
     values = layout.unpack(device).reshape(view.shape)
     if values.dtype == np.float16 and view.dtype == np.float16:
         view[...] = values

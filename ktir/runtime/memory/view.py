@@ -29,6 +29,9 @@ _KEPT = {
 _WRITTEN = {"f16": ("float16",), "bf16": ("bfloat16",), "dl16": (), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 
+Owned = NDArray[np.bool_] | None
+"""Which elements of a view are those of a tensor; None for all."""
+
 
 class View(NamedTuple):
     """Elements of an allocation: their type by PyTorch's name; offset, sizes and strides in elements of that type."""
@@ -103,9 +106,9 @@ class Arrangement:
         """
         to_device(self._elements(linear), self.layout, name, self._values(carrier), allowed or self._as)
 
-    def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None) -> None:
-        """A carrier's elements to where they belong."""
-        from_device(self._values(carrier), self.layout, self._elements(linear), allowed)
+    def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None, own: Owned = None) -> None:
+        """A carrier's elements to where they belong. own: see `from_device`."""
+        from_device(self._values(carrier), self.layout, self._elements(linear), allowed, own)
 
     def settle(self, carrier: NDArray[np.float32]) -> None:
         """Make what a program has left in a carrier what `pack` would have put there: padding is zero, and what is true is one."""

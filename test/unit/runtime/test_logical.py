@@ -47,7 +47,7 @@ def test_an_input_that_overlaps_a_result() -> None:
 def test_results_that_overlap() -> None:
     files = files_of(TEXT, [Argument("x", "output", "float32", (3, 4), (8, 2)), Argument("y", "output", "float32", (3, 4), (4, 1))])
     memory = np.zeros(40, np.float32)
-    with pytest.raises(KtirError, match="arguments 'x' and 'y' share a part of their memory, and both are written"):
+    with pytest.raises(KtirError, match="arguments 'x' and 'y' share elements, and both are written"):
         LogicalExecutable(files)(memory[:24].reshape(3, 8)[:, ::2], memory[12:24].reshape(3, 4))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from ktir.device.autoload import register
 from ktir.lowering.inductor.running.fallback import in_words
 
 
@@ -81,6 +82,37 @@ def test_windows_side_by_side_are_written_on_the_chip(on_chip: None) -> None:
         expected.as_strided(size, stride).add_(1)
         compiled(lambda x, size=size, stride=stride: x.as_strided(size, stride).add_(1), x)
         assert torch.equal(x, expected)
+
+
+BESIDE: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "columns": lambda z: (z[:, :6], z[:, 6:]),
+    "every second row": lambda z: (z[::2], z[1::2]),
+    "every second column, of all": lambda z: (z[:, :11:2], z[:, 1:11:2]),
+    "three": lambda z: (z[:, :4], z[:, 8:], z[:, 4:8]),
+    "numbers of two types": lambda z: (z[:, :6], z[:, 6:].view(torch.int32)),
+}
+
+
+def of_neighbours(a: torch.Tensor, b: torch.Tensor, *read: torch.Tensor) -> list[torch.Tensor]:
+    b.mul_(2)
+    a.add_(1)
+    return [a + 1, b - 1, *(c + 1 for c in read)]
+
+
+@pytest.mark.parametrize("engine", ["spyre", "ktir"])
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+def test_what_lies_between_the_elements_of_an_input_stays_as_it_is(device: str, engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    """There another input may have elements that the same program writes."""
+    register()
+    torch._dynamo.reset()
+    run = torch.compile(of_neighbours, backend="spyre", dynamic=False, options={"engine": engine})
+    for name, views in BESIDE.items():
+        mine, theirs = torch.arange(44.0).reshape(4, 11).to(device), torch.arange(44.0).reshape(4, 11)
+        with torch.no_grad():
+            found, expected = run(*views(mine)), of_neighbours(*views(theirs))
+        assert torch.equal(mine.cpu(), theirs), name
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True)), name
+    assert "the fault lies in ktir" not in caplog.text
 
 
 def test_what_the_tracing_of_pytorch_refuses_is_not_our_fault(caplog: pytest.LogCaptureFixture) -> None:
