@@ -16,7 +16,7 @@ from ktir.passes.pinning.branches import write_branches
 from ktir.passes.pinning.data import computed, counted, is_wanted, note_counted
 from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
-from ktir.passes.pinning.loops import MOST_COPIES, inside, write_loop
+from ktir.passes.pinning.loops import MOST_COPIES, check_inside, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, structured
 from ktir.passes.pinning.tables import Table, Tables
@@ -147,11 +147,11 @@ class KernelWriter:
         elif is_a(op, *_VIEWS, func.ReturnOp, scf.YieldOp):
             pass  # views and tiles are built where memory is accessed
         elif is_a(op, ktdp.LoadOp):
-            places = self._places(op.operands[0])
+            places = self._places(op, op.operands[0])
             local = places[0][0].view.local
             self.values[op.results[0]] = self.scratchpad.loaded(op, places[0][0]) if local else loaded(op, places)
         elif is_a(op, ktdp.StoreOp):
-            places, value = self._places(op.operands[1]), self.value(op.operands[0], op)
+            places, value = self._places(op, op.operands[1]), self.value(op.operands[0], op)
             if places[0][0].view.local:
                 self.scratchpad.stored(op, value, places[0][0])
             else:
@@ -223,11 +223,13 @@ class KernelWriter:
         uses = list(result.uses)
         return len(uses) > 1 or any(u.owner.operation.block != result.owner.operation.block for u in uses)
 
-    def _places(self, tile: ir.Value) -> list[tuple[Place, Window]]:
-        """Where an access tile lies, in the order of the parts of its view."""
+    def _places(self, access: ir.Operation, tile: ir.Value) -> list[tuple[Place, Window]]:
+        """Where the tile of an access lies, in the order of the parts of its view."""
         op = tile.owner.operation
         if not is_a(op, *TILES):
             raise refused(op, "is not pinned yet")
+        if self.alive is None:  # what is not made where data says so may lie anywhere
+            check_inside(access, op, self.points, self.tables)
         if op in self.tables.of:
             place, table = computed(self, self.tables.of[op])
             return place.looked_up(table).pieces()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.analysis.points import Numbers, Points
-from ktir.diagnostics import Unsupported, refused
+from ktir.diagnostics import KtirError, Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant
@@ -23,6 +23,9 @@ from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
+
+Subscript = tuple[int, Numbers, int, Numbers]
+"""Of an access: the dim of the view, the first position in it, how many, and the size of the dim."""
 
 
 class Writer(Protocol):
@@ -183,7 +186,7 @@ def _most_trips(op: ir.Operation, points: Points, tables: Tables, lower: Numbers
     inner = np.ones((*points.live.shape, _MOST_TRIPS), bool)
     inner[..., -1] = False
     with points.loop(body.arguments[0], counters, np.broadcast_to(points.live[..., None], inner.shape)):
-        for first, extent, size in _read(body, points, tables):
+        for _, first, extent, size in _read(body, points, tables):
             inner &= (first >= 0) & (first + extent <= size)
     found = inner.argmin(-1)
     same = points.same(found)
@@ -193,24 +196,23 @@ def _most_trips(op: ir.Operation, points: Points, tables: Tables, lower: Numbers
     return same
 
 
-def _read(block: ir.Block, points: Points, tables: Tables) -> Iterator[tuple[Numbers, int, Numbers]]:
-    """What `_direct` says of the loads that a block makes whatever happens, of loops in it in their first trip."""
+def _read(block: ir.Block, points: Points, tables: Tables) -> Iterator[Subscript]:
+    """What `subscripts` says of the loads that a block makes whatever happens, of loops in it in their first trip."""
     for view in block.operations:
         op = view.operation
         if is_a(op, ktdp.LoadOp) and not isinstance(op.operands[0].owner, ir.Block):
-            yield from _direct(op.operands[0].owner.operation, points, tables)
+            yield from subscripts(op.operands[0].owner.operation, points, tables)
         elif is_a(op, scf.ForOp) and not any(tables.is_data(v) for v in list(op.operands)[:2]):
             lower, upper = points(op.operands[0]), points(op.operands[1])
             if (np.broadcast_to(upper - lower, points.live.shape)[points.live] > 0).all():
                 body = op.regions[0].blocks[0]
                 with points.loop(body.arguments[0], lower[..., None], points.live[..., None]):
-                    for first, extent, size in _read(body, points, tables):
-                        yield first[..., 0], extent, size[..., 0]
+                    for d, first, extent, size in _read(body, points, tables):
+                        yield d, first[..., 0], extent, size[..., 0]
 
 
-def _direct(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[tuple[Numbers, int, Numbers]]:
-    """The subscripts of a tile, or of its tables, that are known before the kernel starts: the first position, how many, and the size of
-    the dim."""
+def subscripts(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[Subscript]:
+    """The subscripts of a tile, or of its tables, that are known before the kernel starts."""
     view = tile.opview
     if is_a(tile, ktdp.ConstructAccessTileOp):
         dims = zip(view.base_map.results, view.box_lo, view.box_extent, strict=True)
@@ -224,14 +226,25 @@ def _direct(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[tupl
                     yield from _position(memory, d, expression, operands, 0, 1, points, tables)
 
 
+def check_inside(op: ir.Operation, tile: ir.Operation, points: Points, tables: Tables) -> None:
+    """Raise KtirError where the tile that an op accesses lies outside of its view, which is not masked: as the executor does."""
+    for dim, first, extent, size in subscripts(tile, points, tables):
+        at, end = (np.broadcast_to(n, points.live.shape)[points.live] for n in (first, size))
+        beyond = (at < 0) | (at + extent > end)
+        if beyond.any():
+            k = int(beyond.argmax())
+            what = f"{'writes' if is_a(op, ktdp.StoreOp) else 'reads'} coordinates {at[k]} to {at[k] + extent - 1} in dim {dim}"
+            raise KtirError(f"'{op.name}' op {what} of a view of size {end[k]}", location_text(op.location))
+
+
 def _position(
     memory: ir.Value, dim: int, expression: ir.AffineExpr, operands: list[Any], low: int, extent: int, points: Points, tables: Tables
-) -> Iterator[tuple[Numbers, int, Numbers]]:
+) -> Iterator[Subscript]:
     view = memory.owner
     read = [operands[k] for k in dims_of(expression)]
     known = not any(isinstance(v, ir.Value) and tables.is_data(v) for v in read)
     if known and is_a(view, ktdp.ConstructMemoryViewOp) and not view.opview.masked:
-        yield points.affine(expression, operands) + low, extent, points.number(view.opview.sizes[dim])
+        yield dim, points.affine(expression, operands) + low, extent, points.number(view.opview.sizes[dim])
 
 
 def _left(writer: Writer, op: ir.Operation, k: int) -> ir.Value:

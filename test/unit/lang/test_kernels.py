@@ -256,3 +256,41 @@ def test_numbers_of_the_device_do_not_count_from_the_end() -> None:
     assert np.array_equal(masked[3], x[0])
     for what in ("masked", "typed"):
         assert np.array_equal(run(what, "numpy"), run(what, "executor")), what
+
+
+@lang.kernel
+def shifted(x, ids, y, *, what):
+    t = lang.tile_id()
+    for i in lang.range(3):
+        if what == "load":
+            y[t] = x[t - 1] * (ids[t] + i)
+        elif what == "store":
+            y[t + i * 3 + 1] = x[ids[t]]
+        else:
+            y[t, 0:64] = x[ids[t + i]]
+
+
+def test_what_lies_outside_is_refused_alike_on_the_chip() -> None:
+    x, ids = rng.standard_normal((9, 64)).astype(np.float32), np.zeros(3, np.int32)
+    for what in ("load", "store", "table"):
+        said = []
+        for on in ("executor", "chip"):
+            with pytest.raises(KtirError) as error:
+                shifted.using(grid=3, on=on)(x, ids, np.zeros((9, 64), np.float32), what=what)
+            said.append(str(error.value).split(" (")[0])
+        assert said[0] == said[1]
+        assert "coordinates" in said[0]
+
+
+@lang.kernel
+def table(x, places, y):
+    for r in lang.blocks(places.shape[0], 1):
+        for i in lang.range(places.shape[1]):
+            y[r.start, i] = x[places[r.start, i]]
+
+
+@pytest.mark.parametrize(("tiles", "rows", "inner"), [(2, 3, 3), (4, 5, 2)])
+def test_a_table_in_blocks_that_only_some_tiles_have(tiles: int, rows: int, inner: int) -> None:
+    x, places = rng.standard_normal((9, 64)).astype(np.float32), rng.integers(0, 9, (rows, inner)).astype(np.int32)
+    table.using(grid=tiles, on="chip")(x, places, y := np.zeros((rows, inner, 64), np.float32))
+    assert np.array_equal(y, x[places])
