@@ -64,8 +64,11 @@ def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[...
 
 def memory_of(node: Any) -> Any:
     """What names the memory of a node's result: that of the node which it is a view of, or which it rounds. A rounded value may be its
-    operand, and what a pass before has put in place of a copy has the meta of the copy: the graph says where it lies.
+    operand, and what a pass before has put in place of a copy has the meta of the copy: the graph says where it lies. None where the
+    result is no tensor, as the list of views is that a split gives.
     """
+    if not isinstance(node.meta.get("val"), torch.Tensor):
+        return None
     while (source := _viewed(node)) is not None:
         node = source
     return get_node_storage(node)

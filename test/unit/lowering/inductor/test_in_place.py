@@ -40,6 +40,16 @@ def test_no_overlap_is_missed() -> None:
     assert apart > 100
 
 
+def test_a_part_that_a_split_gives_is_written(on_chip: None) -> None:
+    x, expected = torch.arange(48.0).reshape(4, 12), torch.arange(48.0).reshape(4, 12)
+    torch._dynamo.reset()
+    for split in (lambda x: x.chunk(3, 1)[0].add_(1) * 2, lambda x: x.split([2, 10], 1)[1].mul_(2) - x.unbind(1)[0].add_(1)[:, None]):
+        with torch.no_grad():
+            found = torch.compile(split, backend="spyre", dynamic=False)(x)
+        assert torch.equal(found, split(expected))
+        assert torch.equal(x, expected)
+
+
 WRITES: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "index_put": lambda x, at, y: torch.index_put(x, (at,), y),
     "index_copy": lambda x, at, y: x.index_copy(0, at, y),
