@@ -19,7 +19,9 @@ import torch
 from torch._dynamo import eval_frame, graph_bytecode_inputs, symbolic_convert
 from torch._dynamo.backends import registry
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.variables import torch as torch_variables
 from torch._guards import TracingContext
+from torch.fx import _symbolic_trace
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
@@ -159,6 +161,8 @@ def install(backends: dict[str, Any]) -> None:
         if _installed:
             return
         _installed.append(True)
+    _patch(_symbolic_trace.Tracer, "trace", _noting)
+    _patch(_symbolic_trace, "is_fx_symbolic_tracing", _in_this_thread)
     _patch(eval_frame, "get_compiler_fn", functools.partial(_with_context, backends))
     _patch(transformer, "_detect_is_causal_mask", _without_data)
     _patch(torch.backends.mha, "get_fastpath_enabled", _without_kernels)
@@ -169,6 +173,33 @@ def install(backends: dict[str, Any]) -> None:
 def _patch(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(wrapped(original)))
+
+
+_tracer: ContextVar[bool] = ContextVar("ktir_tracer", default=False)
+"""Whether a tracer of torch.fx is at work here."""
+
+
+def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def trace(*args: Any, **kwargs: Any) -> Any:
+        token = _tracer.set(True)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _tracer.reset(token)
+
+    return trace
+
+
+def _in_this_thread(original: Callable[[], bool]) -> Callable[[], bool]:
+    """Torch's flag is one for all threads, and what is compiled refuses to be called while it is set: an operator of the device, which is
+    traced at its first call, is no matter of other threads.
+    """
+
+    def is_fx_symbolic_tracing() -> bool:
+        return _tracer.get() and original()
+
+    torch_variables.tracing_state_functions()[is_fx_symbolic_tracing] = False  # what Dynamo takes it for where it traces a call
+    return is_fx_symbolic_tracing
 
 
 def _with_context(backends: dict[str, Any], original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -165,3 +165,27 @@ def test_launches_are_counted_once() -> None:
     with metrics.counted() as launches:
         run(torch.ones(5))
     assert launches() == metrics.Launches(chip=1)
+
+
+def test_calls_while_another_thread_traces() -> None:
+    """As an operator of the device is at its first call. The thread itself is refused, as torch says."""
+    run, x = compiled(torch.relu), torch.linspace(-1, 1, 64)
+    run(x)
+    found: list[Any] = []
+
+    def call() -> None:
+        try:
+            found.append(run(x))
+        except RuntimeError as error:
+            found.append(error)
+
+    def traced(y: torch.Tensor) -> torch.Tensor:
+        (thread := threading.Thread(target=call)).start()
+        thread.join()
+        return y + 1
+
+    torch.fx.symbolic_trace(traced)
+    (result,) = found
+    assert torch.equal(result, torch.relu(x))
+    with pytest.raises(RuntimeError, match="using FX to symbolically trace a dynamo-optimized function"):
+        torch.fx.symbolic_trace(lambda y: run(y))
