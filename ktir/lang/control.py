@@ -5,6 +5,7 @@ from __future__ import annotations
 from builtins import range as python_range
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from math import erf as one_erf
 from math import prod
 from typing import Any, Protocol
@@ -113,14 +114,25 @@ def when(condition: Any) -> Callable[[Callable[[], object]], None]:
     def _():
         acc[...] = acc + y[i - 1]
     """
-    run = engine("when")
+    return _When(engine("when"), condition)
 
-    def branch(body: Callable[[], object]) -> None:
+
+@dataclass(frozen=True, eq=False)
+class _When:
+    """What runs a function where a condition holds."""
+
+    run: Engine
+    condition: Any
+
+    def __call__(self, body: Callable[[], object]) -> None:
         if not callable(body):
             raise Mistake(f"'when' expects a function to run, but got {kind_of(body)}")
-        run.branch(condition, body)
+        self.run.branch(self.condition, body)
 
-    return branch
+    def __enter__(self) -> Any:
+        raise Mistake("'when' runs a function, and Python runs what stands in a 'with' in any case: write '@when(..)' before 'def _():'")
+
+    def __exit__(self, *_: Any) -> None: ...
 
 
 def tile_id(axis: int | None = None) -> Any:

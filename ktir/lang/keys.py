@@ -17,6 +17,14 @@ class Shaped:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("shape", "dtype") and name in self.__dict__:
+            raise Mistake(f"'{name}' is what it is; a tile has 'reshape' and 'astype', which make another one")
+        object.__setattr__(self, name, value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise Mistake("elements cannot be deleted; a kernel stores others: y[key] = 0")
+
     @property
     def ndim(self) -> int:
         """The number of dims."""

@@ -57,7 +57,9 @@ class Memory(Shaped, NDArrayOperatorsMixin):
         access, extents, shape, dims = self._access(parts)
         type_ = f"tensor<{''.join(f'{n}x' for n in extents)}{element_of(self.dtype)}>"
         value = self._trace.value(f"ktdp.load $0 : {_stripped(extents)} -> {type_}", (access,), type_)
-        if self.dtype.kind == "i" and self._space == "global" and all(isinstance(p, Part) and p.limit is None for p in parts):
+        if self.dtype.kind == "i" and any(isinstance(p, Part) and p.limit is not None for p in parts):
+            self._trace.ragged.add(value)
+        elif self.dtype.kind == "i" and self._space == "global" and all(isinstance(p, Part) for p in parts):
             starts = [self._trace.index(p.start) for p in parts if isinstance(p, Part)]
             self._trace.origins[value] = (self._view(self.shape, [None] * self.ndim, 0), starts)
         tile = Tile.of(self._trace, value, self.dtype)
@@ -169,6 +171,11 @@ class Memory(Shaped, NDArrayOperatorsMixin):
         found = trace.origins.get(value)
         if found is not None and found[0].region in trace.stack:
             return found[0], found[1], dims
+        if value in trace.ragged:
+            raise Mistake(
+                "a key takes a tile of numbers that lies inside of its argument, but these may reach beyond it, in the last block or by "
+                "'.masked'; take blocks of a size that divides the dim"
+            )
         raise Mistake(
             "a key takes a tile of numbers as it was loaded from an argument, whole slices of it; computed ones stand in memory first"
         )

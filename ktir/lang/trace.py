@@ -33,6 +33,8 @@ class Trace(Builder):
         """Loops whose second trip is being traced."""
         self.origins: dict[Value, tuple[Value, list[Index]]] = {}
         """Of integers that were loaded, the view and from where on."""
+        self.ragged: set[Value] = set()
+        """Integers that were loaded from where memory may end."""
         self.views: dict[tuple[Any, ...], Value] = {}
         """Of memory, by what they are views of."""
         self._tiles: list[Index] = []

@@ -232,6 +232,13 @@ np.add.at(x[:], 0, 1) !                              the language has no 'np.add
 y[:] = x.masked[0:9] !                               expects a tile that can be broadcast to shape (8, 64)
 y[:] = x.masked["a"] !                               dim 0 expects an integer, a slice, a block or a tile of integers
 y[:] = x.masked[0:8, 0:64, 0] !                      expects a key for 2 dims, but got 3
+for r in lang.blocks(8, 3): y[r] = x[i[r]] !         may reach beyond it, in the last block
+y[0:4] = x[i.masked[6:10]] !                         may reach beyond it, in the last block
+with lang.when(lang.tile_id() > 0): pass !           write '@when(..)' before
+del y[0] !                                           elements cannot be deleted
+x.shape = (1,) !                                     'shape' is what it is
+x[:].shape = (64, 8) !                               'shape' is what it is
+x[:].dtype = np.int32 !                              'dtype' is what it is
 y[:] = x.foo !                                       has no attribute 'foo'
 y.fill(0) !                                          has no attribute 'fill'
 y[lang.tile_id() + 7] = 0 !                          beyond|reaches|coordinates
