@@ -17,7 +17,7 @@ import numpy as np
 
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.diagnostics import KtirError, remarks
+from ktir.diagnostics import Diagnostic, KtirError, Unsupported, remarks
 from ktir.emulator import notebook
 from ktir.emulator.machine.reports.timeline import chrome_trace
 from ktir.emulator.policy import Policy
@@ -182,8 +182,14 @@ class Kernel:
         return found
 
     def _compile(self, traced: Traced) -> Executable:
-        with context(), ir.Location.unknown():
-            return Executable(read(compile_logical(parse_module(traced.text, self._file))))
+        try:
+            with context(), ir.Location.unknown():
+                return Executable(read(compile_logical(parse_module(traced.text, self._file))))
+        except Unsupported as error:
+            if " f64" not in error.message:
+                raise
+            why = "NumPy makes float64 of float32 and int32 or int64; '.astype(np.float32)' of the integers keeps float32"
+            raise Unsupported(error.message, error.location, (*error.notes, Diagnostic("note", why, error.location))) from None
 
     def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> Traced:
         kinds = tuple(int if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())

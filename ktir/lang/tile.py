@@ -371,6 +371,11 @@ def _counted(build: Builder, array: np.ndarray) -> Tile | None:
         start, step = int(array[0]), int(array[1]) - int(array[0])
         even = step != 0 and np.array_equal(array, start + step * places)
         return Tile.of(build, counted(build, start, step, array.size, array.dtype), array.dtype) if even else None
+    if array.dtype.kind == "f":
+        whole = array.astype(np.int32) if np.isfinite(array).all() and float(np.abs(array).max()) < 2**24 else places[:0]
+        same = whole.size and np.array_equal(array, whole) and not np.signbit(array[whole == 0]).any()
+        found = _counted(build, whole) if same else None
+        return None if found is None else found.astype(array.dtype)
     true = np.flatnonzero(array) if array.dtype == bool else places[:0]
     if not 0 < len(true) < array.size or true[-1] - true[0] >= len(true):
         return None

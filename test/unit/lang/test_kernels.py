@@ -294,3 +294,21 @@ def test_a_table_in_blocks_that_only_some_tiles_have(tiles: int, rows: int, inne
     x, places = rng.standard_normal((9, 64)).astype(np.float32), rng.integers(0, 9, (rows, inner)).astype(np.int32)
     table.using(grid=tiles, on="chip")(x, places, y := np.zeros((rows, inner, 64), np.float32))
     assert np.array_equal(y, x[places])
+
+
+@lang.kernel
+def numbered(x, y, *, dtype, wide):
+    t = lang.tile_id()
+    v = x[t] * np.arange(5, -59, -1) if wide else x[t] + np.arange(5, -59, -1).astype(dtype) * (t + 1)
+    y[t] = v
+
+
+def test_floats_in_whole_steps_are_counted_and_float64_is_explained() -> None:
+    for dtype in (np.float32, np.float16):
+        x = rng.integers(-9, 9, (3, 64)).astype(dtype)
+        for on in ("executor", "chip"):
+            numbered.using(grid=3, on=on)(x, y := np.zeros_like(x), dtype=dtype, wide=False)
+            assert np.array_equal(y, x + np.arange(5, -59, -1) * np.arange(1, 4)[:, None]), (dtype, on)
+    x = x.astype(np.float32)
+    with pytest.raises(KtirError, match=r"NumPy makes float64 of float32 and int32 or int64; '.astype"):
+        numbered.using(grid=3, on="chip")(x, np.zeros_like(x), dtype=np.float32, wide=True)
