@@ -30,6 +30,7 @@ from ktir.lowering.inductor.running.faults import Fault
 from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.places import check_places
+from ktir.lowering.inductor.running.products import check_products
 from ktir.lowering.inductor.running.writes import OnlyEager, check_views, check_writes
 from ktir.runtime import cache
 from ktir.runtime.memory import forms
@@ -114,6 +115,7 @@ def compile_graph(
         nested.flatten(gm)
         check_call(gm)
         check_places(gm)
+        check_products(gm)
         check_writes(gm)
         check_views(gm, [k for k, *_ in _shared_memory(inputs)])
         device = device or devices.device_of(gm, inputs)

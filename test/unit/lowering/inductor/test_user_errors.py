@@ -38,6 +38,43 @@ def test_data_that_torch_refuses(wrong: Wrong, fallback: str, capfd: pytest.Capt
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "@": lambda a, b: a @ b,
+    "mm": torch.mm,
+    "a method": lambda a, b: a.matmul(b),
+    "mv": lambda a, b: a.mv(b[0]),
+    "dot": lambda a, b: a[0].dot(b[0]),
+    "addmm": lambda a, b: torch.addmm(b, a, b),
+    "addbmm": lambda a, b: torch.addbmm(a, a[None], b[None]),
+    "linear": F.linear,
+    "linear with a bias": lambda a, b: F.linear(a, a, b[0]),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_several_types(name: str) -> None:
+    function = PRODUCTS[name]
+    for first, second in ((torch.float16, torch.bfloat16), (torch.float16, torch.float32), (torch.float32, torch.bfloat16)):
+        inputs = torch.ones(4, 4, dtype=first), torch.ones(4, 4, dtype=second)
+        torch._dynamo.reset()
+        with pytest.raises(RuntimeError) as theirs:
+            function(*inputs)
+        with pytest.raises(RuntimeError) as ours:
+            torch.compile(lambda a, b: function(a, b), backend="ktir", dynamic=False)(*inputs)
+        assert str(theirs.value).splitlines()[0].split(", but")[0] in str(ours.value)
+
+
+def test_products_of_several_types_under_autocast() -> None:
+    a, b = torch.ones(4, 4, dtype=torch.float16), torch.ones(4, 4)
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return a @ b
+
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(product, backend="ktir", dynamic=False)(a, b), product(a, b))
+
+
 def test_assertions_are_kept() -> None:
     torch._dynamo.reset()
 
