@@ -103,7 +103,7 @@ class Kernel:
             if self.on == "executor":
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
-                self._executable(traced)(*values)
+                self._executable(traced)(*[v for v, role in zip(values, traced.roles, strict=True) if role not in ("number", "unused")])
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
                     given[...] = value

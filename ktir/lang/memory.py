@@ -42,6 +42,8 @@ class Memory(Shaped, NDArrayOperatorsMixin):
     @property
     def role(self) -> str:
         """What the kernel does with an argument."""
+        if not self._done and self._trace.grid is not None:
+            return "unused"
         if "store" not in self._done:
             return "input"
         return "input_output" if "load" in self._done else "output"

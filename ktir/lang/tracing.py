@@ -53,7 +53,7 @@ class Traced:
     name: str
     text: str
     roles: tuple[str, ...]
-    """Per argument `input`, `output`, `input_output`, or `number`."""
+    """Per argument `input`, `output`, `input_output`, `number`, or `unused`: memory that no tile of a grid touches."""
 
 
 def trace(

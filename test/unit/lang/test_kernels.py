@@ -312,3 +312,15 @@ def test_floats_in_whole_steps_are_counted_and_float64_is_explained() -> None:
     x = x.astype(np.float32)
     with pytest.raises(KtirError, match=r"NumPy makes float64 of float32 and int32 or int64; '.astype"):
         numbered.using(grid=3, on="chip")(x, np.zeros_like(x), dtype=np.float32, wide=True)
+
+
+@lang.kernel
+def partly(x, n, other, y):
+    y[lang.tile_id()] = x[lang.tile_id()] * 2
+
+
+def test_arguments_that_no_tile_touches() -> None:
+    x, other = rng.standard_normal((3, 64)).astype(np.float32), np.ones(5, np.float32)
+    for on in (*PLACES, "chip"):
+        partly.using(grid=3, on=on)(x, 7, other, y := np.zeros_like(x))
+        assert np.array_equal(y, x * 2), on
