@@ -26,10 +26,12 @@ def attention_cost(
     found = min(kernel.prices(), key=lambda f: (f[0].cycles, f[0].bytes, f[1]), default=None)
     if found is None:
         return None
-    price, rows, sticks = found
+    price, rows, sticks, kept = found
     work = kernel.work
     first = next(m for m, outputs in zip(work.matrices, kernel.scores.outputs, strict=True) if not outputs)
-    begin = rows * work.row_bytes * work.cores + first.bytes * sticks // kernel.scores.sticks * work.cores // first.members
+    stays = work.matrices.index(first) in kept  # half of the wait for it is in the price
+    wait = first.bytes // 2 if stays else first.bytes * sticks // kernel.scores.sticks
+    begin = rows * work.row_bytes * work.cores + wait * work.cores // first.members
     return combine(
         [
             Term("SFP", "matmuls and the softmax between them, in turns", price.terms["compute"]),
@@ -44,7 +46,7 @@ def attention_cost(
 def takes_whole_rows(problem: Problem, splits: tuple[int, ...], shares: tuple[int, ...], sizes: dict[str, int], target: Target) -> bool:
     """Whether no blocks are better than some that have all keys, so that nothing is scaled anew."""
     kernel = _Kernel(problem, splits, shares, sizes, target)
-    prices = [(price.cycles, price.bytes, sticks < kernel.scores.sticks) for price, _, sticks in kernel.prices()]
+    prices = [(price.cycles, price.bytes, sticks < kernel.scores.sticks) for price, _, sticks, _ in kernel.prices()]
     return bool(prices) and not min(prices)[2]
 
 
@@ -76,8 +78,8 @@ class _Kernel:
         taken = prod(self.shares[name] for name in outer)
         return Matrix(max(size // BLOCK_BYTES, 1), size, taken, members, output or self.scores.sticks, bool(output))
 
-    def prices(self) -> Iterator[tuple[SoftmaxPrice, int, int]]:
-        """Price, rows and sticks of keys of all blocks that fit: keys some at a time, or all of them."""
+    def prices(self) -> Iterator[tuple[SoftmaxPrice, int, int, frozenset[int]]]:
+        """Price, rows and sticks of keys of all blocks that fit, and the matrices that stay: keys some at a time, or all of them."""
         whole, work = self.scores.sticks, self.work
         hulls: dict[int, list[Sticks]] = {}
         for sticks in (*(n for n in KEY_STICKS if n < whole), whole):
@@ -95,7 +97,7 @@ class _Kernel:
                         seen = Visible.of_hulls(hulls[rows], sticks, whole)
                     else:
                         seen = Visible.of_all(-(-work.rows // rows), -(-whole // sticks), whole)
-                    yield softmax_price(work, rows, seen, kept, self.target), rows, sticks
+                    yield softmax_price(work, rows, seen, kept, self.target), rows, sticks, kept
 
     def _hulls(self, rows: int) -> Iterator[Sticks]:
         """Per block of a core's rows the keys that some core's block sees there: all cores run the same text."""
