@@ -120,6 +120,8 @@ class Index:
             return NotImplemented
         if right.known == 0:
             raise Mistake("division by zero")
+        if right.known == 1:  # as by a single slot
+            return self
         return self._op("arith.floordivsi $0, $1 : index", self, right)
 
     def __mod__(self, other: Any) -> Any:

@@ -324,3 +324,18 @@ def test_arguments_that_no_tile_touches() -> None:
     for on in (*PLACES, "chip"):
         partly.using(grid=3, on=on)(x, 7, other, y := np.zeros_like(x))
         assert np.array_equal(y, x * 2), on
+
+
+@lang.kernel
+def one_slot(x, y, *, slots):
+    own = lang.buffer(64, np.float32, slots=slots)
+    for i in lang.range(x.shape[0]):
+        own[i % slots] = x[i] * 2
+        y[i // slots] = own[i % slots]
+
+
+def test_a_single_slot_in_turns() -> None:
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    for on in (*PLACES, "chip"):
+        one_slot.using(grid=1, on=on)(x, y := np.zeros_like(x), slots=1)
+        assert np.array_equal(y, x * 2), on
