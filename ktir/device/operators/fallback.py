@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch._guards import TracingContext
 
 import ktir
 from ktir import config
@@ -34,8 +35,8 @@ _said: set[str] = set()
 
 
 def refuse(op: Any, reason: str = "") -> None:
-    """Under `KTIR_FALLBACK=error` nothing falls back."""
-    if config.current().fallback == "error":
+    """Under `KTIR_FALLBACK=error` nothing falls back but what torch computes of constants while it traces."""
+    if TracingContext.try_get() is None and config.current().fallback == "error":
         because = f": {reason}" if reason else ""
         raise NotImplementedError(
             f"'{_name(op)}' has no program on the device 'spyre'{because}; without KTIR_FALLBACK=error the host runs it"
@@ -43,8 +44,8 @@ def refuse(op: Any, reason: str = "") -> None:
 
 
 def say(op: Any, reason: str = "") -> None:
-    """Warn that an operator falls back, once."""
-    if _name(op) not in _said:
+    """Warn that an operator falls back, once. What torch computes of constants while it traces is none of the program's."""
+    if TracingContext.try_get() is None and _name(op) not in _said:
         _said.add(_name(op))
         because = f" ({reason})" if reason else ""
         warnings.warn_explicit(f"{_name(op)} is falling back to cpu{because}", FallbackWarning, *_line_of_user())

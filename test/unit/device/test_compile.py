@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import ktir
 from ktir import config
+from ktir.device.operators import fallback as fallback_of_device
 from ktir.diagnostics import KtirError, OutOfRange, Unsupported
 from ktir.lowering.inductor.running.places import check_places
 from ktir.lowering.inductor.running.writes import OnlyEager
@@ -396,3 +397,17 @@ i = {asked}
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.stdout.split()[:2] == ["1", "0"], run.stderr
+
+
+@pytest.mark.parametrize("fallback", ["cpu", "error"])
+def test_constants_that_torch_computes_while_it_traces_are_no_fallback(fallback: str, recwarn: pytest.WarningsRecorder) -> None:
+    def placed(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return c.index_copy_(1, torch.tensor([3], device=c.device), x) * 1
+
+    torch._dynamo.reset()
+    fallback_of_device._said.clear()
+    mine, theirs = (torch.zeros(2, 8, device=device) for device in ("spyre", "cpu"))
+    run = torch.compile(placed, backend="spyre", dynamic=False, options={"fallback": fallback})
+    with torch.no_grad():
+        assert torch.equal(run(mine, torch.ones(2, 1, device="spyre")).cpu(), placed(theirs, torch.ones(2, 1)))
+    assert not [w for w in recwarn if issubclass(w.category, fallback_of_device.FallbackWarning)]
