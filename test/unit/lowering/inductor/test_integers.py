@@ -353,3 +353,14 @@ def test_the_intervals_hold_what_numpy_computes() -> None:
                 x, y = x[y >= 0], y[y >= 0]
             found, values = function(Interval(a, b), Interval(c, d)), compute(x, y)
             assert not values.size or found.low <= values.min() <= values.max() <= found.high, (name, a, b, c, d, found)
+
+
+def test_bits_of_moved_bfloat16_are_kept() -> None:
+    """All of them, signalling NaNs too."""
+    bits = torch.arange(-(1 << 15), 1 << 15).short()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        moved = torch.compile(lambda x: (torch.cat([x, x]).view(torch.int16), x.flip(0).view(torch.int16)), backend="spyre", dynamic=False)
+        joined, turned = moved(bits.view(torch.bfloat16))
+    assert torch.equal(joined, torch.cat([bits, bits]))
+    assert torch.equal(turned, bits.flip(0))

@@ -148,7 +148,13 @@ def _bitcast(op: OpReader) -> ScalarOp:
     element, source = op.result_type().element, op.operand_type(0).element
 
     def cast(x: Any) -> Any:
-        bits = numerics.encode(source, np.asarray(x, np.float32)) if source in numerics.NARROW else np.asarray(x, CARRIERS[source])
+        if source == "bf16":  # on its grid: rounding would make signalling NaNs quiet
+            wide = np.asarray(x, np.float32, order="C")
+            bits = (wide.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        elif source in numerics.NARROW:
+            bits = numerics.encode(source, np.asarray(x, np.float32))
+        else:
+            bits = np.asarray(x, CARRIERS[source])
         if element in numerics.NARROW:
             return numerics.decode(element, np.ascontiguousarray(bits).view(numerics.BITS[element]))
         return np.ascontiguousarray(bits).reshape(np.shape(bits)).view(CARRIERS[element])
