@@ -312,7 +312,8 @@ class _Nest:
                 for nested in record.body:
                     self._record(nested, inner)
                 value = self._values[record.yields[0]]
-                if mask is None and record.value == 0 and value.operand and value.operand.tensor.name in self._masked.with_zeros:
+                zero = record.value == 0 and math.copysign(1, record.value) > 0
+                if mask is None and zero and value.operand and value.operand.tensor.name in self._masked.with_zeros:
                     return [value]
                 other = constant_node(record.value, record.dtype)
                 return [Node("where", record.dtype, (args[0], self._values[record.yields[0]], other))]
