@@ -14,7 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
 from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layout, of_device, parts_of
-from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.mistakes import Mistake, kind_of, of_python
 from ktir.lang.scalars import element_of, is_float
 
 
@@ -192,7 +192,8 @@ class EagerTile:
 def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parameters: Mapping[str, Any], tile: EagerTile) -> None:
     token = running.set(tile)
     try:
-        function(**memory, **parameters)
+        with of_python():
+            function(**memory, **parameters)
     finally:
         running.reset(token)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from bdb import BdbQuit
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import CodeType, TracebackType
 
 import numpy as np
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import Diagnostic, KtirError
 
 _OWN = (str(Path(__file__).parent), str(Path(np.__file__).parent), "<frozen ")
 
@@ -18,17 +22,49 @@ def here() -> str | None:
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
-    if frame is None:
-        return None
-    line, _, column, _ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-    return f"{frame.f_code.co_filename}:{line or frame.f_lineno}:{(column or 0) + 1}"
+    return None if frame is None else _place(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def _place(code: CodeType, last: int, line: int) -> str:
+    at, _, column, _ = next(islice(code.co_positions(), last // 2, None), (None,) * 4)
+    return f"{code.co_filename}:{at or line}:{(column or 0) + 1}"
+
+
+def _places(trace: TracebackType | None) -> list[str]:
+    """Where an error passed through source that is not ours, the innermost place first."""
+    found = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_OWN):
+            found.append(_place(code, trace.tb_lasti, trace.tb_lineno))
+        trace = trace.tb_next
+    return found[::-1]
+
+
+@contextmanager
+def of_python() -> Iterator[None]:
+    """An error of Python's in the source of a kernel is a mistake at its line; a debugger that is left, and a fault of ours, are none."""
+    try:
+        yield
+    except (KtirError, BdbQuit):
+        raise
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        places = _places(error.__traceback__)
+        if not places or (trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN[0])):
+            raise
+        words = str(error)
+        notes = tuple(Diagnostic("note", "called from here", place) for place in places[1:])
+        raise Mistake(type(error).__name__ + (f": {words}" if words else ""), places[0], notes) from None
 
 
 class Mistake(KtirError):
     """A kernel says something that has no meaning, or that the language does not have. Placed at the line that says it."""
 
-    def __init__(self, message: str, location: str | None = None) -> None:
-        super().__init__(message, location or here())
+    def __init__(self, message: str, location: str | None = None, notes: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message, location or here(), notes)
 
 
 def kind_of(value: object) -> str:

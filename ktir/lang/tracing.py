@@ -13,7 +13,7 @@ from ktir.lang.exchange import Exchange, emitted
 from ktir.lang.graph import Op, Value, Writer, place
 from ktir.lang.indices import Index
 from ktir.lang.memory import Memory
-from ktir.lang.mistakes import Mistake
+from ktir.lang.mistakes import Mistake, of_python
 from ktir.lang.scalars import element_of
 from ktir.lang.structured import constant
 from ktir.lang.tile import Tile, apply, as_tile
@@ -74,7 +74,8 @@ def trace(
         given[name] = Index.of(tracing, base) if isinstance(value, int) else Memory(tracing, value.shape, value.dtype, base)
     token = running.set(tracing)
     try:
-        result = function(**given, **parameters)
+        with of_python():
+            result = function(**given, **parameters)
     finally:
         running.reset(token)
     if tracing.fault is not None:
