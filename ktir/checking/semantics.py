@@ -115,7 +115,7 @@ class SemanticsCheck:
         """The function with inputs with which it runs, or None if there are none; and the names of its arguments."""
         aliases = self.names.get(name)
         found, places = parameters(module, name, names=aliases)
-        labels = {p.name for p in found} | {f"global:{p.offset}" for p in places}
+        labels = {p.name for p in found} | {p.name for p in places}
         if any(p.device for p in found):
             subject = self._device_subject(module, name)
             return self._started(module, [subject]), set(subject.labels)
@@ -151,10 +151,9 @@ class SemanticsCheck:
                 values.append(self._generated(p, p.position, p.name))
         memory: dict[Any, NDArray[Any]] = {}
         for i, p in enumerate(places):
-            label = f"global:{p.offset}"
-            memory["global", p.offset] = self.given[label].copy() if label in self.given else self._generated(p, len(found) + i, label)
+            memory[p.key] = self.given[p.name].copy() if p.name in self.given else self._generated(p, len(found) + i, p.name)
         elements = [p.element for p in found] + [p.element for p in places]
-        return _Subject(name, [p.name for p in found] + [f"global:{p.offset}" for p in places], values, memory, list(elements), False)
+        return _Subject(name, [p.name for p in found] + [p.name for p in places], values, memory, list(elements), False)
 
     def _generated(self, p: Parameter | Place, number: int, label: str) -> NDArray[Any]:
         if p.shape is None:

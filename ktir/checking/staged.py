@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ktir.analysis.interface.parameters import Parameter, parameters, roots
+from ktir.analysis.interface.parameters import Parameter, Place, parameters, roots
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import KTIR_LEVELS, Level
@@ -64,10 +64,10 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
     return found
 
 
-def _at(memory: Mapping[Any, np.ndarray], offset: int) -> np.ndarray:
-    if ("global", offset) not in memory:
-        raise KtirError(f"the kernel has memory at address {offset}, but nothing is given for global:{offset}")
-    return memory["global", offset]
+def _at(memory: Mapping[Any, np.ndarray], place: Place) -> np.ndarray:
+    if place.key not in memory:
+        raise KtirError(f"the kernel has memory at address {place.offset}, but nothing is given for {place.name}")
+    return memory[place.key]
 
 
 def run_at_stage(
@@ -96,7 +96,7 @@ def run_at_stage(
         whole = {p.name: int(given[p.position]) for p in parameters(module, root)[0] if p.position in given and not given[p.position] % 1}
         _, places = parameters(module, root, numbers=whole)
         arguments = [value for position, value in enumerate(arguments) if position not in given]
-        arguments += [_at(memory or {}, p.offset) for p in places]
+        arguments += [_at(memory or {}, p) for p in places]
     if engine == "spyre":
         executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance)))
         executable(*arguments)

@@ -25,6 +25,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--way", default="pin", metavar="WAY", help=ways)
     within = "relative difference that sums in another order may make, for --way auto"
     made.add_argument("--tolerance", type=float, default=0.0, metavar="T", help=within)
+    counted = "what addresses of memory count that are numbers in the text: element, stick, byte (default: element)"
+    made.add_argument("--addresses", default="element", metavar="UNIT", help=counted)
     made.add_argument("--keep", metavar="DIR", help="also write the KTIR of every level and the assembly to DIR")
     return made
 
@@ -48,6 +50,7 @@ def _compile(options: argparse.Namespace) -> None:
     from ktir.lowering.compile import compile_logical
     from ktir.mlir import ir
     from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
+    from ktir.passes.general.ktir_rescale_addresses import RescaleAddressesPass
     from ktir.tools.shared.input import checked
 
     output: Path = options.output
@@ -55,6 +58,7 @@ def _compile(options: argparse.Namespace) -> None:
     with context(), ir.Location.unknown():
         module = checked(parse_module(text, options.file))
         refuse_illegal_exchanges(module)
+        RescaleAddressesPass(options.addresses).run(module)
         files = compile_logical(module, numbers=options.number, way=options.way, tolerance=options.tolerance)
     output.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():

@@ -33,6 +33,7 @@ from ktir.emulator.reference.executor import Report, execute
 from ktir.emulator.reference.observer import Observer
 from ktir.mlir import ir
 from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
+from ktir.passes.general.ktir_rescale_addresses import RescaleAddressesPass
 from ktir.targets import find
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
@@ -71,6 +72,13 @@ FLAGS = (
     Flag("cores", "how many cores --stage and --engine compile for; default: those of the configuration", "number"),
     Flag("way", "what they make of a grid: pin it, lift it to have its work divided anew, or auto, the faster one; default: pin", "way"),
     Flag("tolerance", "relative difference that sums in another order may make, for --way=auto; default: 0", "number"),
+    Flag(
+        "addresses",
+        "what addresses of memory count that are numbers in the text; --mem counts elements",
+        "element|stick|byte",
+        "element",
+        ("element", "stick", "byte"),
+    ),
     Flag("strict", "old spellings and programs that are hardly meant are errors"),
     Flag("help", "show this and stop"),
     Flag("version", "show the version and stop"),
@@ -108,7 +116,7 @@ class Driver:
         if len(set(places)) < len(places):
             raise UsageError("two --mem give the same place")
         self.outputs = self._outputs(line.every.get("out", []))
-        self.staged = "stage" in line.values or "engine" in line.values
+        self.staged = "stage" in line.values or line.values.get("engine") == "spyre"
         self._check_stage()
         self.progress: Progress | None = Progress() if sys.stderr.isatty() else None
         self.profile: Profile | None = None
@@ -155,6 +163,9 @@ class Driver:
                 module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
             checked(module)
             refuse_illegal_exchanges(module)
+            unit = self.line.values.get("addresses", "element")
+            if unit != "element":
+                RescaleAddressesPass(unit).run(module)
             host = _host(module) if self.staged else None
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed, host)
@@ -169,7 +180,7 @@ class Driver:
             try:
                 with call.as_memory() as values:
                     report = execute(
-                        text or module,  # messages have the names that stand in the text
+                        text if text and unit == "element" else module,  # messages have the names that stand in the text
                         function,
                         values,
                         policy=self.policy,

@@ -18,7 +18,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import loop_extents
 from ktir.mlir import arith, func, ir, is_a, named, names, operations, scf
 
-__all__ = ["Parameter", "Place", "argument_names", "functions", "parameters", "roots"]
+__all__ = ["Parameter", "Place", "argument_names", "bytes_of", "functions", "parameters", "roots"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,17 @@ class Place:
     shape: tuple[int, ...] | None
     below: int | None = None
     views: tuple[tuple[tuple[int | None, ...], tuple[int | None, ...]], ...] = ()
+    is_shared_number: bool = False
+    """Whether other memory, of elements of another size, begins at the same number of its own elements."""
+
+    @property
+    def key(self) -> tuple[str, int] | tuple[str, int, str]:
+        """Where it is given to an execution."""
+        return ("global", self.offset, self.element) if self.is_shared_number else ("global", self.offset)
+
+    @property
+    def name(self) -> str:
+        return ":".join(map(str, self.key))
 
 
 def argument_names(function: ir.Operation, names: TextNames, source: str) -> dict[int, str]:
@@ -118,9 +129,10 @@ def parameters(
     for i, argument in enumerate(block.arguments):
         found.append(_parameter(i, labels, argument, bases[i], attributes[i] if attributes else None))
     places = []
-    for offset, use in sorted(reader.places.items()):
+    offsets = [offset for offset, _ in reader.places]
+    for (offset, _), use in sorted(reader.places.items(), key=lambda item: item[0]):
         shape, element = use.shape()
-        places.append(Place(offset, element, use.role, shape, use.below, use.seen()))
+        places.append(Place(offset, element, use.role, shape, use.below, use.seen(), offsets.count(offset) > 1))
     return found, places
 
 
@@ -180,6 +192,11 @@ class _View:
         return tuple(n for _, n in dims) or (1,)
 
 
+def bytes_of(element: str) -> int:
+    """Bytes of an element in memory of the host."""
+    return {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}.get(element, 8)
+
+
 class _Use:
     """What a function does with one of its arguments."""
 
@@ -202,12 +219,11 @@ class _Use:
 
     def shape(self) -> tuple[tuple[int, ...] | None, str]:
         """The shape of the buffer and its element type: that of the view which reaches furthest, if that shows the whole of it."""
-        sizes = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}
         spans = [v.span for v in self.views]
         element = self.views[0].element
         if any(s is None for s in spans):
             return None, element
-        ends = [(s or 0) * sizes.get(v.element, 8) for s, v in zip(spans, self.views, strict=True)]
+        ends = [(s or 0) * bytes_of(v.element) for s, v in zip(spans, self.views, strict=True)]
         far = max(range(len(ends)), key=lambda i: ends[i])
         view = self.views[far]
         natural = view.natural()
@@ -226,8 +242,8 @@ class _Reader:
         """Arguments of the outermost function, and the same values in what it calls."""
         self.offsets: dict[ir.Value, Range | None] = {}
         """What is added to such an argument where it is passed on."""
-        self.places: dict[int, _Use] = {}
-        """Views at addresses in global memory that the program has as numbers, by address."""
+        self.places: dict[tuple[int, int], _Use] = {}
+        """Views at addresses in global memory that the program has as numbers, by address and bytes of an element."""
         self.made_of: dict[ir.Value, list[tuple[_Use | None, _View]]] = {}
         self.grid: tuple[int, ...] = (1,)
         self.depth = 0
@@ -341,7 +357,7 @@ class _Reader:
             depends = [self.origins[v].position for v in _below(op.operands) if v in self.origins and self.origins[v] is not use]
         made = _View(str(view.element_type), offset, sizes, strides, tuple(depends))
         if use is None and offset is not None and offset[0] == offset[1]:
-            use = self.places.setdefault(offset[0], _Use(-1))
+            use = self.places.setdefault((offset[0], bytes_of(made.element)), _Use(-1))
             made.offset = (0, 0)
         if use is not None:
             use.views.append(made)

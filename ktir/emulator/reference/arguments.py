@@ -116,20 +116,22 @@ def _narrowed(function: Function, i: int, value: NDArray[Any]) -> NDArray[Any]:
 
 
 def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, int, int, int, str, int]:
-    """An array at an address: ("global", offset) or ("lx", tile, offset), offsets in elements of the array."""
+    """An array at an address: ("global", offset), also with a type behind it, or ("lx", tile, offset), offsets in elements of the array."""
     label = f"memory at {place}"
 
     def fault(text: str) -> KtirError:
         return KtirError(f"{label} {text}")
 
-    known = isinstance(place, tuple) and place and place[0] in ("global", "lx") and len(place) == (2 if place[0] == "global" else 3)
-    if not known or not all(isinstance(x, int | np.integer) and x >= 0 for x in place[1:]):
+    typed = isinstance(place, tuple) and len(place) == 3 and place[0] == "global" and isinstance(place[2], str)
+    at = place[:2] if typed else place
+    known = isinstance(at, tuple) and at and at[0] in ("global", "lx") and len(at) == (2 if at[0] == "global" else 3)
+    if not known or not all(isinstance(x, int | np.integer) and x >= 0 for x in at[1:]):
         raise fault('expects a place of the form ("global", offset) or ("lx", tile, offset) with offsets in elements')
     if not isinstance(value, np.ndarray) or value.dtype.name not in ELEMENT_OF or value.dtype.name == "uint16":
         raise fault(f"expects an array of a float or integer type, but got {getattr(value, 'dtype', type(value).__name__)}")
     _check_array(value, fault)
-    tile = int(place[1]) if place[0] == "lx" else 0
-    return place[0], tile, int(place[-1]), _number(value, arrays, fault), ELEMENT_OF[value.dtype.name], value.size
+    tile = int(at[1]) if at[0] == "lx" else 0
+    return at[0], tile, int(at[-1]), _number(value, arrays, fault), ELEMENT_OF[value.dtype.name], value.size
 
 
 def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ktir.analysis.calls import argument_attributes, callee, calls_of, is_kernel, set_arguments, text_attribute
-from ktir.analysis.interface.parameters import Parameter, Place
+from ktir.analysis.interface.parameters import Parameter, Place, bytes_of
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, i32_type, ir
@@ -52,8 +52,8 @@ def fixed_memory(places: list[Place], entry: func.FuncOp, position: int) -> list
     such memory: a launch gives each as an array of its own."""
     found: list[Parameter] = []
     end, last = 0, None
-    for place in sorted(places, key=lambda p: p.offset * _BYTES.get(p.element, 1)):
-        size = _BYTES.get(place.element, 1)
+    for place in sorted(places, key=lambda p: p.offset * bytes_of(p.element)):
+        size = bytes_of(place.element)
         if last is not None and place.offset * size < end:
             what = (
                 f"memory at the addresses {last.offset} of {last.element} and {place.offset} of {place.element}, which lie over each other"
@@ -61,11 +61,8 @@ def fixed_memory(places: list[Place], entry: func.FuncOp, position: int) -> list
             raise refused(entry.operation, f"uses {what}")
         end, last = (place.offset + prod(place.shape or ())) * size, place
     for k, place in enumerate(places):
-        found.append(Parameter(position + k, f"global_{place.offset}", place.element, place.role, place.shape, views=place.views))
+        found.append(Parameter(position + k, place.name.replace(":", "_"), place.element, place.role, place.shape, views=place.views))
     return found
-
-
-_BYTES = {"f16": 2, "bf16": 2, "i16": 2, "f32": 4, "i32": 4, "i64": 8}
 
 
 def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from ktir.analysis.interface.parameters import bytes_of
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
@@ -43,13 +44,13 @@ class KernelWriter:
         arguments: Mapping[ir.Value, ir.Value],
         given: Mapping[int, float],
         cores: int,
-        fixed: Mapping[int, ir.Value],
+        fixed: Mapping[tuple[int, int], ir.Value],
         made: func.FuncOp,
         tables: Tables,
         wanted: Sequence[Table] | None = None,
     ) -> None:
-        """`fixed`: the argument for memory at an address that the author has as a number; `made`: what is written, whose last arguments are
-        `tables`. `wanted`: write nothing but what computes these."""
+        """`fixed`: the argument for memory at an address that the author has as a number, with the bytes of its elements; `made`: what is
+        written, whose last arguments are `tables`. `wanted`: write nothing but what computes these."""
         self.source, self.fixed, self.tables, self.wanted = source, fixed, tables, wanted
         last = list(made.regions[0].blocks[0].arguments)[-len(tables.of) :] if tables.of else []
         self.table_of = dict(zip(tables.of.values(), last, strict=True))
@@ -243,7 +244,7 @@ class KernelWriter:
         """Where a view begins. Raises Unsupported."""
         argument, offset = address(view.value, self.points)
         number = self.points.same(offset)
-        fixed = None if argument is not None or number is None or view.local else self.fixed.get(number)
+        fixed = None if argument is not None or number is None or view.local else self.fixed.get((number, bytes_of(str(view.element))))
         if argument is None and fixed is None and not view.local:
             raise refused(view.operation, "expects an address that is an argument, with what is added to it, or the same number everywhere")
         return self.mapping[view.value] if fixed is None else fixed

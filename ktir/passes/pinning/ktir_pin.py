@@ -10,7 +10,7 @@ from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel
-from ktir.analysis.interface.parameters import Parameter, parameters
+from ktir.analysis.interface.parameters import Parameter, bytes_of, parameters
 from ktir.analysis.points import is_index
 from ktir.diagnostics import KtirError, close_to, location_text, refused
 from ktir.dialects import ktdp
@@ -89,7 +89,9 @@ class PinPass(Pass):
         try:
             kept: list[Access] = []
             for kernel in kernels:
-                pinned.append(pin_kernel(kernel, _numbers(kernel, entry, given), [p.offset for p in places], target, kept))
+                pinned.append(
+                    pin_kernel(kernel, _numbers(kernel, entry, given), [(p.offset, bytes_of(p.element)) for p in places], target, kept)
+                )
             check_parts(kept)
         except Exception:
             for p in pinned:
@@ -155,7 +157,7 @@ def _is_of_a_tile(op: ir.Operation) -> bool:
     if is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, ktdp.ConstructDistributedMemoryViewOp, linalg.ReduceOp):
         return True
     if is_a(op, ktdp.ConstructMemoryViewOp):
-        return op.opview.memory_space != "global"
+        return op.opview.memory_space != "global" or is_a(op.operands[0].owner, arith.ConstantOp)
     if is_a(op, ktdp.ConstructIndirectAccessTileOp):
         box = affine.set_box(op.attributes["variables_space_set"])
         subscripts = [m.results[0] for m, memory in op.opview.subscripts if memory is None]
@@ -221,9 +223,9 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[int], target: Target, lx: list[Access]) -> Pinned:
-    """The kernel with sticks, behind the old one, and those that compute places for it; `lx` gets what it does in the scratchpad. Raises
-    Unsupported and leaves nothing."""
+def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[tuple[int, int]], target: Target, lx: list[Access]) -> Pinned:
+    """The kernel with sticks, behind the old one, and those that compute places for it. `addresses`: numbers that begin memory, with the
+    bytes of its elements; `lx` gets what it does in the scratchpad. Raises Unsupported and leaves nothing."""
     extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
     if has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts:
         with ir.InsertionPoint(kernel):
@@ -269,7 +271,7 @@ def _written(
     name: str,
     kernel: func.FuncOp,
     given: dict[int, float],
-    addresses: list[int],
+    addresses: list[tuple[int, int]],
     target: Target,
     lx: list[Access],
     tables: Tables,

@@ -21,7 +21,7 @@ from ktir.runtime.host import dense_strides, lies_as, with_strides
 from ktir.tools.shared.flags import UsageError
 from ktir.tools.shared.sources import Expected, near, read_value
 
-Address = tuple[str, int] | tuple[str, int, int]
+Address = tuple[str, int] | tuple[str, int, int] | tuple[str, int, str]
 
 
 @dataclass
@@ -90,12 +90,14 @@ def pairs(flag: str, texts: Sequence[str], form: str) -> dict[str, str]:
 
 
 def address(flag: str, text: str) -> Address:
-    """`global:OFF` or `lx:TILE:OFF`. Raises UsageError."""
-    match = re.fullmatch(r"global:(\w+)|lx:(\d+):(\w+)", text)
+    """`global:OFF`, `global:OFF:TYPE` or `lx:TILE:OFF`. Raises UsageError."""
+    match = re.fullmatch(r"global:(\w+)(?::(\w+))?|lx:(\d+):(\w+)", text)
     try:
         if match is None:
             raise ValueError
-        return ("global", int(match[1], 0)) if match[1] else ("lx", int(match[2]), int(match[3], 0))
+        if match[1] is None:
+            return ("lx", int(match[3]), int(match[4], 0))
+        return ("global", int(match[1], 0)) if match[2] is None else ("global", int(match[1], 0), match[2])
     except ValueError:
         raise UsageError(f"'--{flag} {text}': expected global:OFFSET or lx:TILE:OFFSET, in elements of the array") from None
 
@@ -139,7 +141,7 @@ def match_arguments(
     missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in OWN_ROLES]
     laid: dict[Address, NDArray[Any]] = {}
     elements: dict[str, str | None] = {p.name: p.element for p in found}
-    at = {("global", p.offset): p for p in places}
+    at = {p.key: p for p in places}
     for name, value in memory.items():
         place = address("mem", name)
         known = at.get(place)  # type: ignore[call-overload]  # a key of another form is not there
@@ -154,8 +156,8 @@ def match_arguments(
     if seed is not None and not memory:
         for i, p in enumerate(places):
             if p.shape is not None:
-                laid["global", p.offset] = _filled(seed, len(found) + i, p)
-                elements[f"global:{p.offset}"] = p.element
+                laid[p.key] = _filled(seed, len(found) + i, p)
+                elements[p.name] = p.element
     if missing:
         raise Missing(_listing(source, function, found, places, names, missing, given, seed))
     return Arguments(function, found, values, laid, elements)
@@ -263,7 +265,7 @@ def _listing(
     for p in found:
         rows.append((p.name, "number" if not p.is_buffer else p.role, _type_text(p), "given" if p.name in names else _note(p)))
     for place in places:
-        rows.append((f"global:{place.offset}", place.role, _type_text(place), _note(place)))
+        rows.append((place.name, place.role, _type_text(place), _note(place)))
     widths = [max(len(row[k]) for row in rows) for k in range(3)]
     lines += ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, (*widths, 0), strict=True)).rstrip() for row in rows]
     words = ["ktir-run", source, "--func", function]
@@ -273,7 +275,7 @@ def _listing(
         elif p.role not in OWN_ROLES:
             words += ["--arg", f"{p.name}={_suggestion(p)}"]
     for place in places:
-        words += ["--mem", f"global:{place.offset}={_suggestion(place)}"]
+        words += ["--mem", f"{place.name}={_suggestion(place)}"]
     lines += ["for example", "  " + shlex.join(words)]
     if seed is None and all(p.is_buffer and p.shape is not None for p in missing):
         lines.append("or --random 0 for random values in all of them")

@@ -100,6 +100,49 @@ def test_arrays_at_addresses_on_the_machine(tmp_path: Path, capsys: pytest.Captu
     assert "the kernel has memory at address 16, but nothing is given for global:16" in capsys.readouterr().err
 
 
+def test_what_addresses_count(tmp_path: Path) -> None:
+    """Memory at the number 3 of two types is two pieces of memory, and a stick lies elsewhere than an element."""
+    text = """
+#box = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#same = affine_map<(d0, d1) -> (d0, d1)>
+func.func @widened() {
+  %a = arith.constant 256 : index
+  %av = ktdp.construct_memory_view %a, sizes: [4, 64], strides: [64, 1]
+      {coordinate_set = #box, memory_space = #ktdp.memory_space<global>} : memref<4x64xf16>
+  %b = arith.constant WHERE : index
+  %bv = ktdp.construct_memory_view %b, sizes: [4, 64], strides: [64, 1]
+      {coordinate_set = #box, memory_space = #ktdp.memory_space<global>} : memref<4x64xf32>
+  %at = ktdp.construct_access_tile %av[0, 0]
+      {access_tile_set = #box, access_tile_order = #same} : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+  %v = ktdp.load %at : <4x64xindex> -> tensor<4x64xf16>
+  %w = arith.extf %v : tensor<4x64xf16> to tensor<4x64xf32>
+  %bt = ktdp.construct_access_tile %bv[0, 0]
+      {access_tile_set = #box, access_tile_order = #same} : memref<4x64xf32> -> !ktdp.access_tile<4x64xindex>
+  ktdp.store %w, %bt : tensor<4x64xf32>, <4x64xindex>
+  return
+}
+"""
+    for unit, where, names in (
+        ("element", 256, ["global:256:f16", "global:256:f32"]),
+        ("stick", 512, ["global:16384:f16", "global:16384:f32"]),
+        ("byte", 1024, ["global:128", "global:256"]),
+    ):
+        file = tmp_path / f"{unit}.mlir"
+        file.write_text(text.replace("WHERE", str(where)))
+        for engine in ("ktir", "spyre"):
+            out = tmp_path / f"{unit}_{engine}.npz"
+            words = [str(file), "--random=1", "--quiet", f"--addresses={unit}", f"--engine={engine}", f"--out=@{out}"]
+            assert ktir_run.main(words) == 0
+            with np.load(out) as found:
+                assert sorted(found) == names
+                x, y = sorted(found.values(), key=lambda a: a.itemsize)
+                assert x.dtype == np.float16
+                assert (y == x).all()
+                assert np.unique(x).size > 100
+        status = ktir_compile.main([str(file), f"--addresses={unit}", "-o", str(tmp_path / unit)])
+        assert status == 0
+
+
 def test_names_of_the_text_on_the_machine(tmp_path: Path) -> None:
     """A function that states no level and has no names is called as it is written, at every stage."""
     source, out = tmp_path / "f.mlir", tmp_path / "out.npz"
