@@ -157,15 +157,8 @@ class Driver:
         with ExitStack() as inside:
             inside.enter_context(context())
             inside.enter_context(ir.Location.unknown())
-            if not text and data:
-                module = parse_bytecode(data, self.shown_source)
-            else:
-                module = parse_module(text, self.shown_source, strict=self.line.on("strict"))
-            checked(module)
-            refuse_illegal_exchanges(module)
             unit = self.line.values.get("addresses", "element")
-            if unit != "element":
-                RescaleAddressesPass(unit).run(module)
+            module = _module(data, text, self.shown_source, unit, strict=self.line.on("strict"))
             host = _host(module) if self.staged else None
             function = choose_function(module, self.line.values.get("func"), self.shown_source)
             call = match_arguments(module, function, text, self.shown_source, self.given, self.memory, self.seed, host)
@@ -347,6 +340,14 @@ class Driver:
         if not status:
             print(f"equal to {self.line.values['against']}: {', '.join(reference)}", file=sys.stderr)
         return status
+
+
+def _module(data: bytes, text: str, source: str, unit: str, *, strict: bool) -> ir.Module:
+    """What is to run, from text or bytecode whose addresses count a unit. Raises KtirError."""
+    module = parse_bytecode(data, source) if data and not text else parse_module(text, source, strict=strict)
+    refuse_illegal_exchanges(checked(module))
+    RescaleAddressesPass(unit).run(module)
+    return module
 
 
 def _host(module: ir.Module) -> list[Parameter] | None:
