@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import _tensor_str
 from torch._C._dynamo import eval_frame as frames
-from torch._C._profiler import ProfilerState
-from torch.autograd import profiler
 
+from ktir.device.profiler import hooks
 from ktir.device.tensors import current, randomness, statistics, streams
 from ktir.device.tensors.storage import allocate, dtypes, on_host, resize
 
@@ -37,7 +36,7 @@ def install() -> None:
     _tensor_str._tensor_str = functools.partial(_content_as_text, _tensor_str._tensor_str)
     torch.UntypedStorage.resize_ = functools.partialmethod(_resized, torch.UntypedStorage.resize_)  # type: ignore[method-assign]
     torch.Generator = randomness.Generator  # type: ignore[misc]
-    profiler.profile.__init__ = _profiled(profiler.profile.__init__)  # type: ignore[method-assign]
+    hooks.install()
     torch.nn.Module._apply = _moved(torch.nn.Module._apply)  # type: ignore[method-assign]
     compiled: Any = torch._C
     compiled._get_tensor_metadata = functools.partial(_metadata, compiled._get_tensor_metadata)
@@ -86,18 +85,6 @@ def _resized(self: torch.UntypedStorage, original: Any, nbytes: int) -> torch.Un
         return original(self, nbytes)
     resize(self, nbytes)
     return self
-
-
-def _profiled(original: Any) -> Any:
-    """A profile of the device has the events of the host: without compiled hooks, torch would complain at each operator."""
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        if getattr(self, "use_device", None) == "spyre" and self.profiler_kind == ProfilerState.KINETO_PRIVATEUSE1_FALLBACK:
-            self.profiler_kind = ProfilerState.KINETO
-
-    return init
 
 
 def _moved(original: Any) -> Any:

@@ -79,7 +79,7 @@ class Executable:
             notices.warn_once(self.spec.kernel_name, "dl16", KtirError(_LOSS.format(self.spec.kernel_name, " and ".join(halves))))
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
-        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3)
+        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3, self.machine)
 
     def _wanted(self, argument: LaunchArgument) -> HostTensor | None:
         """What the program says of the tensor of an argument; None where it says nothing."""

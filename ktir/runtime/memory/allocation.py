@@ -77,7 +77,7 @@ class Allocation:
         self._linear_at = card.take(self._room)
         self.handle = reserved(nbytes) if handle is None else handle
         _live[self.handle] = weakref.ref(self)
-        card.asked(nbytes)
+        card.asked(self.handle, nbytes)
 
     @property
     def is_linear(self) -> bool:
@@ -221,7 +221,7 @@ class Allocation:
     def __del__(self) -> None:
         self.free()
         if hasattr(self, "handle"):
-            self.card.asked(-self.nbytes)
+            self.card.asked(self.handle, -self.nbytes)
             _live.pop(self.handle, None)
 
     def _place(self) -> NDArray[np.uint8]:

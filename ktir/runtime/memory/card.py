@@ -96,7 +96,10 @@ class Card:
         """Held by whoever changes forms, and by a launch: a card runs one program at a time."""
         self._statistics = Statistics()
         self.observers: list[Callable[[Step], None]] = []
-        """Told of each step, in program order."""
+        """Told of each step before it is given to its stream, in program order; while there are any, a step is an object of its own, by
+        which they know it again where the clock places it."""
+        self.holders: list[Callable[[int, int], None]] = []
+        """Told of each allocation, and of its end: the handle, and the bytes, negative at its end. Called by finalizers too."""
         self.unpacked: tuple[int, int, NDArray[np.uint8]] | None = None
         """Linear bytes made last from another form: handle, version, and they themselves."""
         self._spare: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
@@ -170,9 +173,11 @@ class Card:
         if size > _FEW:
             self._segment(address).drop(address, size)
 
-    def asked(self, nbytes: int) -> None:
-        """A tensor asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""
+    def asked(self, handle: int, nbytes: int) -> None:
+        """An allocation asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""
         self._statistics.asked.append(nbytes)
+        for holder in self.holders:
+            holder(handle, nbytes)
 
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
@@ -187,9 +192,11 @@ class Card:
 
     def run(self, step: Step, *, wait: bool = False) -> None:
         """A step for the stream of this thread; those who want to know are told."""
+        if self.observers:
+            step = step.alone()
+            for observer in self.observers:
+                observer(step)
         self.clock.give(current(self.index), step, wait=wait)
-        for observer in self.observers:
-            observer(step)
 
     def carrier(self, entries: int) -> NDArray[np.float32]:
         """A carrier for a program to write, with anything in it. Who asks holds `compute`."""

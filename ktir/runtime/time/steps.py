@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ktir.target import Target
+
+if TYPE_CHECKING:
+    from ktir.emulator.machine import Machine
 
 Kind = Literal["H2D", "D2H", "D2D", "Relayout", "HostCompute", "Compute"]
 MOVES: tuple[Kind, ...] = ("H2D", "D2H", "D2D", "Relayout")
@@ -16,7 +19,7 @@ MOVES: tuple[Kind, ...] = ("H2D", "D2H", "D2D", "Relayout")
 @dataclass(frozen=True, slots=True)
 class Step:
     """Something that a card or its host has done: bytes moved, and emulated nanoseconds. `name`: of a program. `host_ns`: that the host
-    takes to give it.
+    takes to give it. `machine`: what runs the program.
     """
 
     kind: Kind
@@ -24,6 +27,11 @@ class Step:
     ns: float
     name: str = ""
     host_ns: float = 0.0
+    machine: Machine | None = field(default=None, compare=False, repr=False)
+
+    def alone(self) -> Step:
+        """The same, as an object of its own: steps of a kind, or of a program, share one."""
+        return replace(self)
 
 
 def moving(kind: Kind, nbytes: int, target: Target, name: str = "") -> Step:

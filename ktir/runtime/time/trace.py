@@ -8,8 +8,7 @@ from typing import Any
 
 from ktir.emulator.machine.reports.timeline import naming
 from ktir.runtime.time.clock import FIRST_HIGH, FIRST_HOST, Clock, Span
-
-_COPIES = {"H2D": "HtoD", "D2H": "DtoH", "D2D": "DtoD", "Relayout": "Relayout"}
+from ktir.runtime.time.slices import slices
 
 
 @contextmanager
@@ -29,16 +28,18 @@ def chrome_trace(spans: Sequence[Span]) -> dict[str, Any]:
     """A Chrome trace (JSON object format) with Kineto's categories, in microseconds."""
     streams = sorted({span.stream for span in spans})
     events = [naming("process_name", card, 0, f"spyre:{card}") for card in sorted({s.card for s in streams})]
-    events += [naming("thread_name", s.card, s.number, f"stream {s.number}{_pool(s.number)}") for s in streams]
-    for (card, number), step, begin, end in spans:
-        copy = _COPIES.get(step.kind)
-        name = f"Memcpy {copy}" if copy else step.name if step.kind == "Compute" else f"{step.kind} {step.name}"
-        category = "gpu_memcpy" if copy else "kernel" if step.kind == "Compute" else "cpu_op"
-        arguments = {"device": card, "stream": number} | ({"bytes": step.nbytes} if copy else {})
-        times = {"ts": round(begin / 1e3, 6), "dur": round((end - begin) / 1e3, 6)}
-        events.append({"ph": "X", "name": name, "cat": category, "pid": card, "tid": number, **times, "args": arguments})
+    events += [naming("thread_name", s.card, s.number, row_name(s.number)) for s in streams]
+    for (card, number), step, begin, _ in spans:
+        at = begin
+        for piece in slices(step):
+            times = {"ts": round(at / 1e3, 6), "dur": round(piece.ns / 1e3, 6)}
+            arguments = {"device": card, "stream": number, **piece.arguments}
+            events.append({"ph": "X", "name": piece.name, "cat": piece.category, "pid": card, "tid": number, **times, "args": arguments})
+            at += piece.ns
     return {"schemaVersion": 1, "displayTimeUnit": "ns", "traceEvents": events}
 
 
-def _pool(number: int) -> str:
-    return " (default)" if not number else " (host)" if number >= FIRST_HOST else " (high priority)" if number >= FIRST_HIGH else ""
+def row_name(stream: int) -> str:
+    """What the row of a stream is called."""
+    pool = " (default)" if not stream else " (host)" if stream >= FIRST_HOST else " (high priority)" if stream >= FIRST_HIGH else ""
+    return f"stream {stream}{pool}"

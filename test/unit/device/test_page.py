@@ -2,10 +2,12 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from ktir.device.operators import fallback
@@ -31,6 +33,20 @@ def test_programs_of_the_page() -> None:
     ]
     assert (launches().executor, launches().torch) == (0, 1)
     assert "`FallbackWarning: aten.sin is falling back to cpu (the chip has no float64)`" in PAGE
+
+
+def test_programs_of_the_page_on_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for program in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "profiling.md").read_text(), re.S):
+            exec(program, names)
+    assert printed.getvalue() == "['matmul, add: forward_kernel0', 'erf, mul, add: forward_kernel0', 'matmul, add: forward_kernel0']\n"
+    assert all(column in names["table"] for column in ("Self SPYRE", "SPYRE total", "matmul, add: forward_kernel0"))
+    assert {"kernel", "privateuse1_runtime", "ac2g"} <= {
+        e.get("cat") for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    }
 
 
 def test_what_is_not_there_is_not_there() -> None:

@@ -1,9 +1,12 @@
 """Several cards in one process: tensors, gradients, threads."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -67,10 +70,32 @@ def program() -> None:
             call()
     with pytest.raises(RuntimeError, match="Expected a 'spyre:2' generator device but found 'spyre:1'"):
         torch.rand(2, device="spyre:2", generator=torch.Generator("spyre:1"))
+    profiled()
     print("right")
     late = Late()
     late.tensor = torch.ones(2, device="spyre")
     torch.late = late  # type: ignore[attr-defined]
+
+
+def profiled() -> None:
+    """A profile has what each card does, in each stream."""
+    given = [torch.ones(3, device=f"spyre:{k}") for k in range(3)]
+    given[0] * 2
+    with torch.profiler.profile(profile_memory=True) as prof:
+        given[0] * 2
+        with torch.Stream("spyre:2") as stream:
+            kept = given[2] * 2
+        given[1].to("spyre:2")
+    kinds = torch.autograd.DeviceType.PrivateUse1
+    rows = {(e.device_index, e.device_resource_id, e.activity_type) for e in prof.events() or () if e.device_type == kinds}
+    assert {(0, 0, "kernel"), (2, stream.stream_id, "kernel"), (2, 0, "gpu_memcpy")} <= rows, rows
+    path = Path(tempfile.mkdtemp()) / "trace.json"
+    prof.export_chrome_trace(str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    assert {e["pid"] for e in events if e.get("cat") == "kernel"} == {0, 2}
+    assert {e["args"]["name"] for e in events if e["name"] == "process_name"} >= {"spyre:0", "spyre:2"}
+    held = [e["args"] for e in events if e["name"] == "[memory]" and e["args"]["Addr"] == kept.data_ptr()]
+    assert [(e["Device Id"], e["Bytes"]) for e in held] == [(2, kept.nbytes)]
 
 
 class Late:
