@@ -42,7 +42,8 @@ class Operands:
             parts = Parts(prod(self.trips[level] for level in levels), sum(1 << level for level in levels), steps)
         levels = rotation.levels if rotation else 0
         reach = tile.reach(self.trips) if unit in (Unit.MNIL, Unit.LXLU) else None
-        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts, reach, self._advance(tile))
+        advance, rows = self._advance(tile), _rows(tile)
+        return Access(unit, writes, *tile.buffer, tile.rotation, levels, tile.element_bytes, halved, parts, reach, advance, rows)
 
     def _advance(self, tile: Tile) -> Advance | None:
         anchor, size = tile.anchor, tile.element_bytes
@@ -51,3 +52,18 @@ class Operands:
         length = 1 + sum((n - 1) * stride for n, stride in zip(tile.shape, tile.strides, strict=True))
         steps = tuple((level, step * size // STICK_BYTES, self.trips[level]) for level, step in anchor.steps.items())
         return Advance(anchor.scalar * size // STICK_BYTES, -(-(anchor.scalar + length) * size // STICK_BYTES), steps)
+
+
+def _rows(tile: Tile) -> tuple[int, ...] | None:
+    """Which rows of its buffer a tile of the scratchpad has; None where cores differ."""
+    stick, row, _ = tile.strides
+    anchor = tile.anchor
+    if not anchor.is_uniform or row <= 0:
+        return None
+
+    def rows(elements: int) -> int:
+        return (elements % stick if stick > row else elements) // row
+
+    moved = [(level, rows(step)) for level, step in anchor.steps.items() if rows(step)]
+    first = rows(anchor.scalar - tile.buffer[0] * STICK_BYTES // tile.element_bytes)
+    return tile.shape[1], first, *(n for pair in moved for n in pair)

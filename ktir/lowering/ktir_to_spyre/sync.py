@@ -66,6 +66,9 @@ class Access:
     """What of the buffer is touched in all trips of all loops, where that is less than all of it."""
     advance: Advance | None = None
     """How it moves on with the loops, of one without slots that is at the same place on all cores."""
+    rows: tuple[int, ...] | None = None
+    """Which rows of the buffer are halved: how many, the first one, and the loop levels and steps with which it moves on; None where cores
+    differ."""
 
     def meets(self, other: Access) -> bool:
         """Whether both may ever touch one stick."""
@@ -141,7 +144,7 @@ def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]
     if not (a.writes or b.writes) or not a.meets(b):
         return None
     same = a.same_place(b)
-    apart = same and a.halved and b.halved  # each corelet meets its own rows only
+    apart = same and a.halved and b.halved and a.rows == b.rows  # each corelet meets its own rows only
     if apart and (a.unit == b.unit or (a.unit == Unit.LXLU and b.unit == Unit.LXSU)):
         # LXSU stores what came through the FIFOs that LXLU fills, op after op: its stores follow all earlier reads of its corelet
         return None

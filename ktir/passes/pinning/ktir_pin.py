@@ -27,7 +27,7 @@ from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fix
 from ktir.passes.pinning.deferred import defer
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.loops import inside
-from ktir.passes.pinning.matmuls import walks_of
+from ktir.passes.pinning.matmuls.contraction import walks_of
 from ktir.passes.pinning.scratchpad import Access, check_parts
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.indirect import is_linear

@@ -8,7 +8,7 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
 from ktir.mlir import arith, ir, is_a, linalg, tensor
-from ktir.passes.pinning.matmuls import contraction
+from ktir.passes.pinning.matmuls.contraction import contraction
 from ktir.passes.pinning.values.elements import (
     Apply,
     Element,

@@ -9,7 +9,7 @@ from math import prod
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.partial_sums import contribution
 from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
-from ktir.diagnostics import KtirError, location_text
+from ktir.diagnostics import KtirError, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, ir, is_a, linalg, scf, tensor
@@ -98,7 +98,11 @@ class BufferPlan:
             elif is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileConsumeOp) or (is_a(op, linalg.FillOp) and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
                 if len(uses) == 1 and is_a(uses[0].owner, tensor.InsertSliceOp) and uses[0].operand_number == 0:
-                    self.alias[op.results[0]] = uses[0].owner.operands[1]
+                    whole = uses[0].owner.operands[1]
+                    owner = self.root(whole).owner
+                    if is_a(owner, linalg.FillOp) and self.span[owner.operation][0] > self.span[op.operation][0]:
+                        raise refused(op, "is computed before the fill of the tensor that it becomes a part of, which would undo it")
+                    self.alias[op.results[0]] = whole
                 elif (running := self._running(op.results[0])) is not None:
                     self.alias[op.results[0]] = running
                 elif not (uses and is_a(uses[0].owner, scf.YieldOp)):

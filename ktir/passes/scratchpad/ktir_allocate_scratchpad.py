@@ -282,7 +282,7 @@ class _Allocator:
 
     def _target(self, value: ir.Value) -> ir.Value:
         """Where a new value goes: into a buffer of its own, or into the slice of the tensor that it is inserted in."""
-        insert = next((u.owner.operation for u in value.uses if is_a(u.owner, tensor.InsertSliceOp)), None)
+        insert = next((u.owner.operation for u in value.uses if is_a(u.owner, tensor.InsertSliceOp) and u.operand_number == 0), None)
         if insert is None:
             return self._whole(value)
         return self._tile(insert.operands[1], self._offsets(insert, 2), list(ir.RankedTensorType(value.type).shape))

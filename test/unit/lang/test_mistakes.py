@@ -356,13 +356,15 @@ def test_what_python_raises_stands_at_its_line(on: str) -> None:
     ):
         with pytest.raises(KtirError) as found:
             kernel_of(body, "/raises.py")[2].using(on=on)(x, i, y)
-        assert str(found.value).startswith("/raises.py:2:") and str(found.value).endswith(f"error: {said}")
+        assert str(found.value).startswith("/raises.py:2:")
+        assert str(found.value).endswith(f"error: {said}")
     nested = kernel_of("def f(n):\n  return f(n - 1) if n else n[0]\ny[:] = f(2)", "/nested.py")
     with pytest.raises(KtirError) as found:
         nested[2].using(on=on)(x, i, y)
     lines = str(found.value).split("\n")
     assert [line.split(":")[1] for line in lines] == ["3", "3", "3", "4"]
-    assert "TypeError: 'int' object is not subscriptable" in lines[0] and not y.any()
+    assert "TypeError: 'int' object is not subscriptable" in lines[0]
+    assert not y.any()
 
 
 def _refused(said: str, call: Callable[[], object]) -> None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ktir.diagnostics import refused
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import ir, tensor
-from ktir.passes.pinning.exchanges.rounds import Cores, cut, cut_by_core, delivered, fits_sticks, live_rows, own, pieces
+from ktir.passes.pinning.exchanges.rounds import Cores, cut, cut_by_core, delivered, fits_sticks, live_rows, pieces
 from ktir.passes.pinning.exchanges.tables import FOLDS, Members, Transfer, producer, splits, transfers
 from ktir.passes.pinning.values.elements import Leaf, Value, whole_dims
-from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise
+from ktir.passes.pinning.values.tensors import Made, choose_stick, own, physical_shape, pointwise
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import constant, elementwise, fill, index_constant
-from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.dialects.structured import constant, fill, index_constant
+from ktir.mlir import arith, ir, tensor
 from ktir.passes.pinning.exchanges.tables import Box, Transfer
 from ktir.passes.pinning.values.places import sticks
 from ktir.passes.pinning.values.tensors import physical_shape
@@ -236,14 +236,6 @@ def cut_by_core(whole: ir.Value, first: Sequence[int], shape: Sequence[int], cor
     offsets, fixed = _offsets(cores, [(n, 0) for n in first])
     type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(whole.type).element_type)
     return tensor.ExtractSliceOp(type_, whole, offsets, [], [], fixed, list(shape), [1, 1, 1]).result
-
-
-def own(value: ir.Value) -> ir.Value:
-    """A tensor that nobody else reads, and that is no part of another one."""
-    if not list(value.uses) and is_a(value.owner, linalg.GenericOp, linalg.FillOp):
-        return value
-    type_ = ir.RankedTensorType(value.type)
-    return elementwise([value], tensor.EmptyOp(list(type_.shape), type_.element_type).result)
 
 
 def live_rows(shape: Sequence[int], stick: int | None) -> int:

@@ -14,8 +14,8 @@ from math import prod
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, filled, generic, index_constant
-from ktir.mlir import arith, ir, linalg, tensor
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, elementwise, fill, filled, generic, index_constant
+from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.passes.pinning.values.elements import (
     Apply,
     Below,
@@ -146,6 +146,28 @@ class Joined:
         return [Loaded(part.place.narrowed(stick, k, min(LANES, extent - k)), self.anchor) for k in range(0, extent, LANES)]
 
 
+def side_by_side(parts: Sequence[ir.Value], part: tuple[int, ...], shape: tuple[int, ...], stick: int | None) -> ir.Value:
+    """The tensor of a `shape` whose rows are those of tensors of a shape `part`, one after the other."""
+    lane_dim = None if stick is None else stick - len(shape) + len(part)
+    live, moved = prod(part[d] for d in rows_of(part, lane_dim)), physical_shape(part, lane_dim)
+    buffer, type_ = physical_shape(shape, stick), ir.RankedTensorType(parts[0].type).element_type
+    more = moved[1] != live  # each has a row more, over which the next one comes
+    whole = tensor.EmptyOp([buffer[0], buffer[1] + 2 * more, LANES], type_).result
+    for k, value in enumerate(parts):
+        whole = tensor.InsertSliceOp(own(value), whole, [], [], [], [0, k * live, 0], moved, [1, 1, 1]).result
+    if more:
+        whole = tensor.ExtractSliceOp(ir.RankedTensorType.get(buffer, type_), whole, [], [], [], [0] * 3, buffer, [1] * 3).result
+    return whole
+
+
+def own(value: ir.Value) -> ir.Value:
+    """A tensor that nobody else reads, and that is no part of another one."""
+    if not list(value.uses) and is_a(value.owner, linalg.GenericOp, linalg.FillOp):
+        return value
+    type_ = ir.RankedTensorType(value.type)
+    return elementwise([value], tensor.EmptyOp(list(type_.shape), type_.element_type).result)
+
+
 def first_of_part(
     dim: int, first: int, extent: int, shape: Sequence[int], stick: int | None, rows: Sequence[tuple[int, int | None]], op: ir.Operation
 ) -> list[int]:
@@ -180,6 +202,17 @@ class Made:
         row = ir.RankedTensorType.get(shape, type_.element_type)  # a row that a loop updates has a second one beside it
         return tensor.ExtractSliceOp(row, self.value, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
 
+    def at(self, dim: int, at: int) -> Made | None:
+        """One position of the outermost dim of the rows, at the insertion point; None of another dim, and of an odd number of rows."""
+        type_, rows = ir.RankedTensorType(self.value.type), rows_of(self.shape, self.stick)
+        shape = tuple(1 if d == dim else n for d, n in enumerate(self.shape))
+        inner = prod(shape[d] for d in rows)
+        if not rows or rows[0] != dim or even(inner) != inner:
+            return None
+        sizes = [type_.shape[0], inner, LANES]
+        part = ir.RankedTensorType.get(sizes, type_.element_type)
+        return Made(tensor.ExtractSliceOp(part, self.value, [], [], [], [0, at * inner, 0], sizes, [1, 1, 1]).result, shape, self.stick)
+
 
 @dataclass(eq=False)
 class Shared:
@@ -206,6 +239,8 @@ def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
     source = element.source
     if isinstance(source, Shared):
         return position(source.value.element.moved(dict(enumerate(element.walk))), dim, at, op)
+    if isinstance(source, Made) and (rows := source.at(element.walk.index(dim), at)) is not None:
+        return Leaf(element.type, rows, tuple(None if d == dim else d for d in element.walk))
     if not isinstance(source, Loaded):
         raise refused(op, "takes elements one after the other of what is computed, which is not pinned yet")
     own = element.walk.index(dim)
