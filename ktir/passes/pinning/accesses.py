@@ -19,6 +19,7 @@ from ktir.passes.pinning.values.tensors import (
     physical_shape,
     place_here,
     pointwise,
+    reshaped,
     rows_of,
 )
 from ktir.passes.pinning.values.views import Window
@@ -46,7 +47,7 @@ def stored(op: ir.Operation, value: Value, places: Places) -> None:
     windows = {window for _, window in places}
     shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if len(windows) == 1 else _side_by_side(op, places)
     if value.shape != tuple(shape):
-        raise refused(op, "stores a tensor whose dims were joined, which is not pinned yet")
+        value = reshaped(value, tuple(shape), op)
     in_rows = {d for place, _ in places for d in place.in_rows} | ({dim} if any(first % LANES for first in firsts) else set())
     walked = [d for d, n in enumerate(shape) if n != 1 and d not in in_rows]
     wanted = next((d for d in reversed(walked) if places[0][0].dims[d].stride == 1), walked[-1] if walked else None)

@@ -22,11 +22,11 @@ from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.structured_values import Undefined, structured
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
-from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, common_shape, content
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number, Value, content
 from ktir.passes.pinning.values.indirect import IndirectPlace
 from ktir.passes.pinning.values.narrowed import applied, literal
 from ktir.passes.pinning.values.places import Place
-from ktir.passes.pinning.values.tensors import Shared, place_here
+from ktir.passes.pinning.values.tensors import Shared, common_dims, place_here
 from ktir.passes.pinning.values.views import View, Window, address, seen
 
 TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
@@ -66,6 +66,8 @@ class KernelWriter:
         self.values: dict[ir.Value, Value] = {}
         self.scratchpad = AuthorScratchpad()
         self.missing = Missing()
+        self.written = 0
+        """Ops of the author's, those of a loop once per form that is tried."""
         self.guard: ir.Value | None = None
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
@@ -140,6 +142,7 @@ class KernelWriter:
     def op(self, op: ir.Operation) -> None:
         if self.wanted is not None and not is_wanted(self, op):
             return
+        self.written += 1
         if self.alive is not None and is_a(op, *_SEEN):
             what = "stands where data decides whether it runs, which is not pinned yet"
             raise refused(op, f"{what}; the nearest supported form runs always, and masks")
@@ -204,10 +207,8 @@ class KernelWriter:
                     raise refused(op, "expects a constant tensor of one number; the nearest supported form loads the others")
                 held = held.get_splat_value()
             return Value(shape, literal(element, held, op))
-        operands: list[Value] = []
-        for operand in op.operands:
-            operands.append(self.value(operand, op))
-        return Value(common_shape(operands, shape, op), applied(element, op, tuple(v.element for v in operands)))
+        operands, shape = common_dims(list(op.operands), [self.value(v, op) for v in op.operands], shape, op)
+        return Value(shape, applied(element, op, tuple(v.element for v in operands)))
 
     def counted(self, value: ir.Value, op: ir.Operation) -> Element:
         """What an index is as data. Raises Unsupported, which names `op`."""

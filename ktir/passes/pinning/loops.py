@@ -17,8 +17,8 @@ from ktir.mlir import arith, ir, is_a, scf
 from ktir.passes.pinning.carried import begins, begun, carried, forms, yielded
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
-from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true, whole_dims
-from ktir.passes.pinning.values.tensors import Shared, place_here
+from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true
+from ktir.passes.pinning.values.tensors import Shared, place_here, whole_dims
 from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
 
 MOST_COPIES = 64
@@ -40,6 +40,7 @@ class Writer(Protocol):
     trips: list[tuple[ir.Value, int]]
     alive: Element | None
     integers: Integers
+    written: int
 
     def block(self, block: ir.Block) -> None:
         """Write the ops of a block at the insertion point."""
@@ -98,13 +99,15 @@ def _alike(
 ) -> None:
     """A loop of the first trips, of all that there are, which are the same on all tiles; of what it carries the forms are tried until one
     suits all ops."""
-    refusal: Unsupported | None = None
+    refusals: list[tuple[int, Unsupported]] = []
+    """Of each form how many ops were written before one did not suit, and why not."""
     for sticks in forms(op, inits):
+        begin = writer.written
         try:
             starts = [begun(init, stick, op) for init, stick in zip(inits, sticks, strict=True)]
             loop = scf.ForOp(index_constant(0), index_constant(trips[0]), index_constant(1), starts)
         except Unsupported as error:
-            refusal = refusal or error
+            refusals.append((0, error))
             continue
         arguments, guard = list(loop.inner_iter_args), writer.guard
         try:
@@ -116,14 +119,14 @@ def _alike(
         except Unsupported as error:
             if not inits:
                 raise
-            refusal, writer.guard = refusal or error, guard
+            refusals.append((writer.written - begin, error))
+            writer.guard, writer.written = guard, begin
             loop.operation.erase()
             continue
         results = zip(op.results, loop.results, inits, sticks, strict=False)
         writer.values.update({old: carried(new, v.shape, s) for old, new, v, s in results})
         return
-    assert refusal is not None
-    raise refusal
+    raise max(refusals, key=lambda r: r[0])[1]
 
 
 def _trip(

@@ -15,13 +15,11 @@ from ktir.passes.pinning.values.elements import (
     Leaf,
     Number,
     Value,
-    common_shape,
     content,
     is_uniform,
-    whole_dims,
 )
 from ktir.passes.pinning.values.narrowed import applied, literal
-from ktir.passes.pinning.values.tensors import Made, pointwise, position, reduction
+from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, position, reduction, reshaped, whole_dims
 
 Values = Mapping[ir.Value, Value]
 
@@ -39,7 +37,7 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
     if is_a(op, tensor.ExtractOp):
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
-        return reshaped(op, content(op.operands[0], values, op))
+        return _reshaped(op, content(op.operands[0], values, op))
     if is_a(op, linalg.FillOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, linalg.BroadcastOp):
@@ -73,7 +71,7 @@ def _extracted(op: ir.Operation, values: Values) -> Value:
     return Value((), source.element.moved(dict.fromkeys(range(len(source.shape)))))
 
 
-def reshaped(op: ir.Operation, source: Value) -> Value:
+def _reshaped(op: ir.Operation, source: Value) -> Value:
     """Dims of one position come and go; dims that are joined stay apart, as nothing is moved."""
     shape = _shape(op.results[0])
     before = [d for d, n in enumerate(source.shape) if n != 1]
@@ -83,9 +81,9 @@ def reshaped(op: ir.Operation, source: Value) -> Value:
         return Value(shape, source.element.moved(dims | dict(zip(before, after, strict=True))))
     if is_uniform(source.element):
         return Value(shape, source.element)
-    if not _joins([source.shape[d] for d in before], [shape[d] for d in after]):
-        raise refused(op, "splits dims that were not joined so, which is not pinned yet")
-    return source
+    if _joins([source.shape[d] for d in before], [shape[d] for d in after]):
+        return source
+    return reshaped(source, shape, op)
 
 
 def _joins(fine: Sequence[int], coarse: Sequence[int]) -> bool:
@@ -202,11 +200,12 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
 def _each(op: ir.Operation, block: ir.Block, values: Values) -> Value:
     """A generic that computes each element from those at the same place."""
     read = [(a, v) for a, v in zip(block.arguments, op.operands, strict=True) if any(True for _ in a.uses)]
-    shape = common_shape([content(v, values, op) for _, v in read], _shape(op.results[0]), op)
+    operands = [v for _, v in read]
+    found, shape = common_dims(operands, [content(v, values, op) for v in operands], _shape(op.results[0]), op)
     (yielded,) = list(block.operations)[-1].operands
     if shape != _shape(op.results[0]) and any(is_a(inner, linalg.IndexOp) for inner in block.operations):
-        raise refused(op, "reads positions along dims that were joined, which is not pinned yet")
-    return Value(shape, _tree(yielded, {a: values[v].element for a, v in read}, values))
+        found, shape = [whole_dims(v, f, op) for v, f in zip(operands, found, strict=True)], _shape(op.results[0])
+    return Value(shape, _tree(yielded, {a: f.element for (a, _), f in zip(read, found, strict=True)}, values))
 
 
 def _generic_reduction(

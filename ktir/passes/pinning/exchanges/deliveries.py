@@ -13,8 +13,8 @@ from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import ir, tensor
 from ktir.passes.pinning.exchanges.rounds import Cores, cut, cut_by_core, delivered, fits_sticks, live_rows, pieces
 from ktir.passes.pinning.exchanges.tables import FOLDS, Members, Transfer, producer, splits, transfers
-from ktir.passes.pinning.values.elements import Leaf, Value, whole_dims
-from ktir.passes.pinning.values.tensors import Made, choose_stick, own, physical_shape, pointwise
+from ktir.passes.pinning.values.elements import Leaf, Value
+from ktir.passes.pinning.values.tensors import Made, choose_stick, own, physical_shape, pointwise, whole_dims
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 

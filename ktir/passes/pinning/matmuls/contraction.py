@@ -11,8 +11,8 @@ from ktir.dialects.structured import Generic, maps_of
 from ktir.mlir import arith, func, ir, is_a, linalg, named
 from ktir.passes.pinning.matmuls.array import ArrayProduct
 from ktir.passes.pinning.matmuls.vector import VectorProduct
-from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number, Value, content, whole_dims
-from ktir.passes.pinning.values.tensors import MOST_PIECES, Made, position, side_by_side
+from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number, Value, content
+from ktir.passes.pinning.values.tensors import MOST_PIECES, Made, position, side_by_side, whole_dims
 from ktir.target import HALVES, is_half
 
 TOLERANCE = "ktir.tolerance"
@@ -50,7 +50,7 @@ def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | N
     def factor(operand: ir.Value, walk: Sequence[Loop], loops: Sequence[Loop]) -> Value:
         dims = {d: loops.index(loop) if loop in loops else None for d, loop in enumerate(walk)}
         shape = tuple(extents.get(loop, 1) for loop in loops)
-        return Value(shape, whole_dims(operand, content(operand, values, op), op).element.moved(dims))
+        return Value(shape, whole_dims(operand, _narrow(content(operand, values, op)), op).element.moved(dims))
 
     across = columns or [None]
     first, second = factor(left, walks[0], [*batches, *rows, *inner]), factor(right, walks[1], [*batches, *inner, *across])
@@ -78,7 +78,7 @@ def _batched(first: Value, second: Value, given: Value | None, batches: int, typ
     if given is None or _is_zero(given.element):
         return Value(shape, sums(range(products[0].blocks), type_))
     f32 = ir.F32Type.get()
-    total = given.element if type_ == f32 else Apply(f32, Kind(arith.ExtFOp.OPERATION_NAME, {}, op.location), (given.element,))
+    total = _wide(given).element
     for block in range(products[0].blocks):  # in order, as the array would have added them to what was there
         total = Apply(f32, Kind(arith.AddFOp.OPERATION_NAME, {}, op.location), (total, sums(range(block, block + 1), f32)))
     return Value(shape, total if type_ == f32 else Apply(type_, Kind(arith.TruncFOp.OPERATION_NAME, {}, op.location), (total,)))
@@ -100,10 +100,10 @@ def _taken(value: Value, at: Sequence[int], op: ir.Operation) -> Value:
 
 def _product(a: Value, b: Value, type_: ir.Type, op: ir.Operation) -> ArrayProduct | VectorProduct:
     """The product of two matrices, at the insertion point. Raises Unsupported."""
-    narrow, other = _narrow(a), _narrow(b)
-    if narrow.type == other.type and is_half(narrow.type) and type_ in (narrow.type, ir.F32Type.get()):
-        return ArrayProduct(narrow, other, op)
     f32 = ir.F32Type.get()
+    if a.type == b.type and is_half(a.type) and type_ in (a.type, f32):
+        return ArrayProduct(a, b, op)
+    a, b = _wide(a), _wide(b)
     if (a.type, b.type, type_) != (f32, f32, f32):
         raise refused(op, f"multiplies {a.type} and {b.type} into {type_}, but the array takes {' or '.join(HALVES)} and adds in f32")
     function = _function(op)
@@ -130,6 +130,12 @@ def _narrow(value: Value) -> Value:
     if isinstance(element, Apply) and element.op.name == arith.ExtFOp.OPERATION_NAME:
         return Value(value.shape, element.operands[0])
     return value
+
+
+def _wide(value: Value) -> Value:
+    """Floats of 16 bits as f32."""
+    extended = Kind(arith.ExtFOp.OPERATION_NAME, {}, ir.Location.unknown())
+    return Value(value.shape, Apply(ir.F32Type.get(), extended, (value.element,))) if is_half(value.type) else value
 
 
 def walks_of(op: ir.Operation) -> list[list[Loop]] | None:

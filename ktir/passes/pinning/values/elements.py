@@ -179,17 +179,6 @@ def common_shape(values: Sequence[Value], shape: tuple[int, ...], op: ir.Operati
     return shapes.pop() if shapes else shape
 
 
-def whole_dims(value: ir.Value, found: Value, op: ir.Operation) -> Value:
-    """A value that has the author's dims. Raises Unsupported."""
-    if isinstance(value.type, ir.RankedTensorType) and tuple(ir.RankedTensorType(value.type).shape) != found.shape:
-        raise refused(
-            op,
-            "reads a tensor whose dims were joined, which is pinned only where each element is computed by itself; "
-            "the nearest supported form loads it with those dims as one",
-        )
-    return found
-
-
 def distinct(element: Element) -> list[Leaf]:
     """The leaves, each once."""
     return list(dict.fromkeys(element.leaves()))

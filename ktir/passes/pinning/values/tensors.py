@@ -24,6 +24,7 @@ from ktir.passes.pinning.values.elements import (
     Number,
     Value,
     distinct,
+    is_uniform,
     number,
     replaced,
     scalar,
@@ -228,6 +229,65 @@ class Shared:
             with ir.InsertionPoint(self.anchor), self.op.location:
                 self.forms[stick] = Made(pointwise(self.value, stick, self.op), self.value.shape, stick)
         return self.forms[stick].physical(stick, rows, op)
+
+
+@dataclass(eq=False)
+class Reshaped:
+    """A value with other dims: its rows follow each other as they did, so nothing moves where one dim that both have lies in the sticks, or
+    none. It is computed at `anchor`, in each form that somebody asks for."""
+
+    value: Value
+    shape: tuple[int, ...]
+    anchor: ir.Operation
+    op: ir.Operation
+    forms: dict[int | None, Made] = field(default_factory=dict)
+
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The dims that cannot lie in the sticks."""
+        own = {self.own(d) for d in range(len(self.shape))}
+        fixed = {d for d in _in_rows(self.value.element) if d in own}
+        return tuple(d for d, n in enumerate(self.shape) if n != 1 and (self.own(d) is None or self.own(d) in fixed))
+
+    def own(self, dim: int) -> int | None:
+        """The same dim of the value; None if it has none."""
+        before = prod(self.shape[:dim])
+        found = (d for d, n in enumerate(self.value.shape) if n == self.shape[dim] != 1 and prod(self.value.shape[:d]) == before)
+        return next(found, None)
+
+    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+        lanes = None if stick is None or self.shape[stick] == 1 else stick
+        if lanes is not None and self.own(lanes) is None:
+            raise refused(op, "wants a dim in its sticks that was joined or split, which is not pinned yet")
+        if lanes not in self.forms:
+            with ir.InsertionPoint(self.anchor), self.op.location:
+                made = pointwise(self.value, None if lanes is None else self.own(lanes), self.op)
+                self.forms[lanes] = Made(made, self.shape, lanes)
+        return self.forms[lanes].physical(lanes, rows, op)
+
+
+def reshaped(value: Value, shape: tuple[int, ...], op: ir.Operation) -> Value:
+    """A value with other dims, at the insertion point."""
+    if is_uniform(value.element):
+        return Value(shape, value.element)
+    return Value(shape, Leaf(value.type, Reshaped(value, shape, place_here(), op), tuple(range(len(shape)))))
+
+
+def whole_dims(value: ir.Value, found: Value, op: ir.Operation) -> Value:
+    """A value with the author's dims, where those that he has joined stayed apart."""
+    if not isinstance(value.type, ir.RankedTensorType) or tuple(ir.RankedTensorType(value.type).shape) == found.shape:
+        return found
+    return reshaped(found, tuple(ir.RankedTensorType(value.type).shape), op)
+
+
+def common_dims(
+    operands: Sequence[ir.Value], values: Sequence[Value], shape: tuple[int, ...], op: ir.Operation
+) -> tuple[list[Value], tuple[int, ...]]:
+    """What is computed element by element, with the same dims: the author's, or those that he has joined in one way, which stay apart."""
+    shapes = {v.shape for v in values if not is_uniform(v.element)}
+    if len(shapes) > 1:
+        return [whole_dims(o, v, op) for o, v in zip(operands, values, strict=True)], shape
+    return list(values), shapes.pop() if shapes else shape
 
 
 def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
