@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ktir.analysis.attributes.kernel import is_authors
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
-from ktir.mlir import func, ir, names, operations
+from ktir.mlir import arith, func, ir, names, operations
 from ktir.roles import OWN_ROLES
 
 Functions = Mapping[str, func.FuncOp]
@@ -135,6 +135,25 @@ def with_text(attributes: ir.DictAttr, name: str, text: str) -> ir.DictAttr:
 def host_number(attributes: Sequence[ir.DictAttr], argument: int) -> int:
     """The number of an argument among those that a caller gives: all but memory of the program's own."""
     return sum(text_attribute(a, "ktir.role") not in OWN_ROLES for a in attributes[:argument])
+
+
+def put_numbers(function: func.FuncOp, numbers: Mapping[int, float]) -> None:
+    """Put numbers in place of arguments, by position, which are gone then."""
+    attributes = argument_attributes(function)
+    for position in sorted(numbers, reverse=True):
+        _put_number(function, position, numbers[position])
+        function.regions[0].blocks[0].erase_argument(position)
+    set_arguments(function, [a for i, a in enumerate(attributes) if i not in numbers])
+
+
+def _put_number(function: func.FuncOp, position: int, number: float) -> None:
+    block = function.regions[0].blocks[0]
+    argument = block.arguments[position]
+    with ir.InsertionPoint.at_block_begin(block), function.location:
+        type_ = argument.type
+        whole = isinstance(type_, ir.IndexType | ir.IntegerType)
+        attribute = ir.IntegerAttr.get(type_, int(number)) if whole else ir.FloatAttr.get(type_, float(number))
+        argument.replace_all_uses_with(arith.ConstantOp(type_, attribute).result)
 
 
 def set_type(function: func.FuncOp) -> None:

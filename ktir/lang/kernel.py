@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ktir.analysis.calls import functions_of, put_numbers
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Unsupported, remarks
@@ -31,6 +32,7 @@ from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_lift import TOLERANCE, WAY, WAYS
 from ktir.mlir import ir
 from ktir.package import read
+from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
 
 On = Literal["executor", "numpy", "chip"]
@@ -64,7 +66,7 @@ class Kernel:
     way: Way | None = None
     tolerance: float | None = None
     _traced: dict[Any, Traced] = field(default_factory=dict, repr=False, compare=False)
-    _compiled: dict[str, Executable] = field(default_factory=dict, repr=False, compare=False)
+    _compiled: dict[tuple[Any, ...], Executable] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function, updated=())  # type: ignore[arg-type]
@@ -98,12 +100,13 @@ class Kernel:
             if self.on == "numpy":
                 eager.run(self.function, arguments, parameters, self.grid)
                 return
-            traced = self._trace(arguments, parameters)
             values = [a if isinstance(a, int) else np.ascontiguousarray(a) for a in arguments.values()]
             if self.on == "executor":
+                traced = self._trace(arguments, parameters)
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
-                self._executable(traced)(*[v for v, role in zip(values, traced.roles, strict=True) if role not in ("number", "unused")])
+                traced, chip = self._chip(arguments, parameters)
+                chip(*[v for v, role in zip(values, traced.roles, strict=True) if role not in ("number", "unused")])
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
                     given[...] = value
@@ -144,7 +147,7 @@ class Kernel:
             text.append(f"  scratchpad: {report.lx_peak_bytes:,} bytes per tile")
             with remarks() as found:
                 try:
-                    text.append(f"  chip: {self._compile(traced).machine.report.cycles:,} cycles")
+                    text.append(f"  chip: {self._chip(arguments, parameters)[1].machine.report.cycles:,} cycles")
                 except KtirError as error:
                     text.append(f"  chip: {error}")
             return "\n".join([*text, *(f"  {r}" for r in found)])
@@ -152,13 +155,13 @@ class Kernel:
     def trace(self, *arrays: Any, **named: Any) -> str:
         """When each unit of the chip does what, as a Chrome trace, which Perfetto opens. Nothing runs: it does not depend on values."""
         with _spoken():
-            machine = self._executable(self.traced(*arrays, **named)).machine
+            machine = self._chip(*self._bound(arrays, named))[1].machine
             return json.dumps(chrome_trace(machine.program, machine.trace, machine.target))
 
     def cycles(self, *arrays: Any, **named: Any) -> int:
         """Cycles of a call on the chip. Nothing runs: they do not depend on values."""
         with _spoken():
-            return self._executable(self.traced(*arrays, **named)).machine.report.cycles
+            return self._chip(*self._bound(arrays, named))[1].machine.report.cycles
 
     def _repr_html_(self) -> str:
         where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
@@ -175,24 +178,33 @@ class Kernel:
     def _file(self) -> str:
         return self.function.__code__.co_filename
 
-    def _executable(self, traced: Traced) -> Executable:
-        found = self._compiled.get(traced.text)
+    def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, Executable]:
+        """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
+        traced = self._trace(arguments, parameters, known=self.grid is None)
+        key = (traced.text, *_numbers(arguments).values())
+        found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[traced.text] = self._compile(traced)
-        return found
+            found = self._compiled[key] = self._compile(traced, _numbers(arguments))
+        return traced, found
 
-    def _compile(self, traced: Traced) -> Executable:
+    def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> Executable:
+        """The program of the chip; `numbers`: what arguments are, by position."""
         try:
             with context(), ir.Location.unknown():
-                return Executable(read(compile_logical(parse_module(traced.text, self._file))))
+                module = parse_module(traced.text, self._file)
+                if numbers:
+                    put_numbers(functions_of(module)[traced.name], numbers)
+                    run_pipeline(module, "canonicalize")  # what they decide are constants
+                return Executable(read(compile_logical(module)))
         except Unsupported as error:
             if " f64" not in error.message:
                 raise
             why = "NumPy makes float64 of float32 and int32 or int64; '.astype(np.float32)' of the integers keeps float32"
             raise Unsupported(error.message, error.location, (*error.notes, Diagnostic("note", why, error.location))) from None
 
-    def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> Traced:
-        kinds = tuple(int if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
+    def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any], known: bool = False) -> Traced:
+        """`known`: with the numbers that arguments are."""
+        kinds = tuple((a if known else int) if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
         try:
             stated = [] if self.way is None else [f'{WAY} = "{self.way}"']
             stated += [] if self.tolerance is None else [f"{TOLERANCE} = {self.tolerance:e} : f64"]
@@ -206,7 +218,7 @@ class Kernel:
         if found is None:
             code = self.function.__code__
             found = self._traced[key] = trace(
-                self.function, arguments, parameters, self.grid, f"{code.co_filename}:{code.co_firstlineno}:1", stated
+                self.function, arguments, parameters, self.grid, f"{code.co_filename}:{code.co_firstlineno}:1", stated, known=known
             )
         return found
 
@@ -230,6 +242,11 @@ class Kernel:
             if value is inspect.Parameter.empty:
                 raise Mistake(f"'{self.function.__name__}' expects a parameter '{name}'")
         return {name: _argument(name, arguments[name]) for name in names}, parameters
+
+
+def _numbers(arguments: Mapping[str, Any]) -> dict[int, int]:
+    """The arguments of a call that are numbers, by position."""
+    return {i: a for i, a in enumerate(arguments.values()) if isinstance(a, int)}
 
 
 def _argument(name: str, value: Any) -> Any:

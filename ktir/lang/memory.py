@@ -114,6 +114,9 @@ class Memory(Shaped, NDArrayOperatorsMixin):
         extents = tuple(p.size for p in boxes)
         limits = tuple(p.limit if p.limit is not None and self._beyond(p) else None for p in boxes)
         starts = [p.start for p in boxes]
+        for d, (start, extent, limit, size) in enumerate(zip(starts, extents, limits, self.shape, strict=True)):
+            if start.known is not None and limit is None and not 0 <= start.known <= size - extent:
+                raise Mistake(f"elements {start.known} to {start.known + extent - 1} reach beyond dim {d} of {size}")
         if self._trace.grid is None and all(s.known is not None for s in starts) and not any(limits):
             offset = sum(s.known * n for s, n in zip(starts, self._strides(), strict=True))
             view, sizes = self._view(extents, (None,) * len(extents), offset), extents

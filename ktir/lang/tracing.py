@@ -63,15 +63,20 @@ def trace(
     grid: tuple[int, ...] | None,
     location: str,
     stated: Sequence[str] = (),
+    *,
+    known: bool = False,
 ) -> Traced:
     """The KTIR of a kernel. arguments: by name arrays, of which shape and type count, and numbers. location: where the function is.
-    stated: further attributes of a kernel with a grid."""
+    stated: further attributes of a kernel with a grid. known: with the numbers that arguments are."""
     tracing = Tracing(grid)
     given: dict[str, Any] = {}
     for name, value in arguments.items():
         base = Value("index", tracing.root)
         tracing.root.arguments.append(base)
-        given[name] = Index.of(tracing, base) if isinstance(value, int) else Memory(tracing, value.shape, value.dtype, base)
+        if isinstance(value, int):
+            given[name] = tracing.index(value) if known else Index.of(tracing, base)
+        else:
+            given[name] = Memory(tracing, value.shape, value.dtype, base)
     token = running.set(tracing)
     try:
         with of_python():

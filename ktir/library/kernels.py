@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, set_arguments, set_type
+from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, put_numbers, set_arguments
 from ktir.analysis.interface.parameters import Parameter, argument_names, functions, parameters, roots
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
@@ -24,7 +24,7 @@ from ktir.lang import Kernel
 from ktir.lang.kernel import outside
 from ktir.lang.scalars import ELEMENTS
 from ktir.lowering.ktir_lift import LiftPass
-from ktir.mlir import arith, func, ir, is_a, operations, scf
+from ktir.mlir import func, ir, is_a, operations, scf
 from ktir.runtime.logical import Argument
 
 
@@ -233,7 +233,8 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
                 raise KtirError(
                     f"argument '{names[p.position]}' expects {wanted}, but got {value}", function.arguments[p.position].location
                 )
-        _without_numbers(function, {p.position for p in kept}, [given[n] for n in source.arguments])
+        gone = {i: given[n] for i, n in enumerate(source.arguments) if i not in {p.position for p in kept}}
+        put_numbers(function, {i: v if isinstance(v, int) else 0 for i, v in gone.items()})  # memory that nobody looks at is not given
         set_arguments(function, attributes)
         arguments = tuple(_argument(names[p.position], p.role, given[names[p.position]]) for p in kept)
         written = frozenset(a.name for a in arguments if a.role != "input")
@@ -261,23 +262,6 @@ def _declared(facts: ir.DictAttr, name: str, role: str, given: Tensor) -> ir.Dic
     own = {a.name: a.attr for a in facts}
     said = {"ktir.name": ir.StringAttr.get(name), "ktir.type": ir.TypeAttr.get(type_), "ktir.role": ir.StringAttr.get(role)}
     return ir.DictAttr.get(own | said)
-
-
-def _without_numbers(function: Any, kept: set[int], given: list[Tensor | int]) -> None:
-    """Numbers of a call are constants of its program, and memory that the kernel does not look at is not given to it."""
-    block = function.regions[0].blocks[0]
-    for i in reversed(range(len(given))):
-        if i in kept:
-            continue
-        value, old = given[i], block.arguments[i]
-        with ir.InsertionPoint.at_block_begin(block), function.location:
-            kind = old.type
-            number = value if isinstance(value, int) else 0
-            integer = isinstance(kind, ir.IndexType | ir.IntegerType)
-            attribute = ir.IntegerAttr.get(kind, number) if integer else ir.FloatAttr.get(kind, float(number))
-            old.replace_all_uses_with(arith.ConstantOp(kind, attribute).result)
-        block.erase_argument(i)
-    set_type(function)
 
 
 def _argument(name: str, role: str, given: Tensor | int) -> Argument:

@@ -340,3 +340,29 @@ def test_a_single_slot_in_turns() -> None:
     for on in (*PLACES, "chip"):
         one_slot.using(grid=1, on=on)(x, y := np.zeros_like(x), slots=1)
         assert np.array_equal(y, x * 2), on
+
+
+@lang.kernel
+def counted(x, n, y):
+    for r in lang.range(n):
+        y[r] = x[r + 1] * n
+
+
+@lang.kernel
+def chosen(x, n, y):
+    y[0] = np.where(np.arange(64) < n, x[n], n)
+
+
+@pytest.mark.parametrize("grid", [1, None])
+def test_numbers_of_a_call_on_the_chip(grid: Any) -> None:
+    """Each number is a program of its own there; what lies outside is refused."""
+    x = rng.standard_normal((8, 64)).astype(np.float32)
+    for n in (3, 5, 3):
+        if grid is not None:
+            counted.using(grid=grid, on="chip")(x, n, y := np.zeros_like(x))
+            assert np.array_equal(y, np.concatenate([x[1 : n + 1] * n, np.zeros_like(x[n:])]))
+        chosen.using(grid=grid, on="chip")(x, n, y := np.zeros_like(x))
+        assert np.array_equal(y[0], np.where(np.arange(64) < n, x[n], np.float32(n)))
+    for n in (8, -1):
+        with pytest.raises(KtirError, match=r"reach beyond dim 0 of 8|coordinates (8|-1) to (8|-1) in dim 0"):
+            chosen.using(grid=grid, on="chip")(x, n, np.zeros_like(x))
