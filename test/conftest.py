@@ -1,4 +1,4 @@
-"""What all tests share: one core per process, a collector that leaves alone what stays, `--every`, and the fixture `on_chip`."""
+"""What all tests share: one core per process, a collector that leaves things alone, `--every` and `--first`, the fixture `on_chip`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ gc.disable()  # until the tests are collected: all that is made so far stays
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every", type=int, default=1, metavar="N", help="run every N-th parameter set of a test, at least one")
+    parser.addoption("--first", type=int, default=0, metavar="K", help="which of N such parts: K modulo N; any number")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    import amounts
+    import hypothesis
+
+    amounts.share = 4 if config.option.markexpr == "not long" else 1
+    hypothesis.settings.register_profile("share", max_examples=amounts.examples(100))
+    hypothesis.settings.load_profile("share")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    every, first = config.option.every, config.option.first
+    return f"parameter sets: part {first % every} of {every} (--every {every} --first {first})" if every > 1 else None
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,7 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     sets: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         sets[item.nodeid.split("[")[0]].append(item)
-    chosen = {item for same in sets.values() for item in same[:: config.option.every]}
+    every, first = config.option.every, config.option.first
+    chosen = {item for same in sets.values() for item in same[first % min(every, len(same)) :: every]}
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
 

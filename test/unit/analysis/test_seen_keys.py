@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,7 +96,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(12), deadline=None, derandomize=True, database=None)
 @given(ANY, st.integers(1, 200), st.integers(2, 300), st.integers(2, 150))
 def test_any_mask(mask: Mask, rows: int, keys: int, block: int) -> None:
     """What is said to be hidden is hidden."""

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -83,7 +84,7 @@ def test_round_f16_in_place_and_layouts():
     assert num.round_f16(np.zeros((3, 0), np.float32)).shape == (3, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=40), elements=st.floats(width=32)))
 def test_round_f16_random(x):
     same_bits(num.round_f16(x), oracle_round(x))

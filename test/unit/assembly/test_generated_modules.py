@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +111,7 @@ def modules(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(modules())
 def test_nothing_is_lost(text: str) -> None:
     with context(), ir.Location.unknown():

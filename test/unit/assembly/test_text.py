@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ names = st.from_regex(r"%[a-z][a-z0-9_]{0,5}", fullmatch=True)
 gaps = st.sampled_from([" ", "  ", "\n", "\t", " // ktdp.load %a\n", "\n\n"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_spacing_and_any_names(data: st.DataObject) -> None:
     """Blanks, comments and value names do not change what is read."""

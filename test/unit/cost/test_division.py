@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,7 +129,7 @@ def test_a_core_count_that_does_not_divide_loses_nothing() -> None:
     assert solve(compute, DATASHEET).cost.cycles <= exact.cost.cycles
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(m=st.integers(1, 700), k=st.integers(1, 3000), n=st.integers(1, 9000), cores=st.integers(1, 32))
 def test_masked_tails_beat_padding_which_beats_divisors(m: int, k: int, n: int, cores: int) -> None:
     target = DATASHEET.with_cores(cores)
@@ -138,7 +139,7 @@ def test_masked_tails_beat_padding_which_beats_divisors(m: int, k: int, n: int, 
     assert roofline_cycles(matmul(m, k, n), target) <= masked
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_shares_cover_every_loop(data: st.DataObject) -> None:
     cores = data.draw(st.integers(1, 32))

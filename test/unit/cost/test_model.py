@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from ktir.cost.tiles import ROW_STICKS, Share, matmul_tiles, tile_cycles
 from ktir.target import DATASHEET, FITTED, PRESETS, Target
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(m=st.integers(1, 90), k=st.integers(1, 500), n=st.integers(1, 500), cores=st.integers(1, 12), pick=st.randoms(use_true_random=False))
 def test_bytes_and_blocks_are_those_of_the_cores(m: int, k: int, n: int, cores: int, pick) -> None:
     """Per core its boxes of a, w and c; what several cores read alike counts once."""
@@ -56,7 +57,7 @@ def held(share: Share, rows: int, streamed: bool, kept: bool) -> int:
     return rows * (sticks + 2) * 128 + (share.k * share.n if kept else 8) * 64 * 128
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(rows=st.integers(1, 3000), n=st.integers(1, 60), k=st.integers(1, 600), cores=st.sampled_from((1, 4, 32)))
 def test_tiles_fit_cover_and_are_nearly_the_fastest(rows: int, n: int, k: int, cores: int) -> None:
     share = Share(rows, n, k, *(sticks * cores * 128 / 136.5 for sticks in (rows * k, n * k * 64, rows * n)))

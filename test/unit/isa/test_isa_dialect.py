@@ -1,6 +1,7 @@
 """MLIR form: round trip through objects and through text, and the verifier."""
 
 import pytest
+from amounts import examples
 from hypothesis import example, given, settings
 from random_programs import programs
 
@@ -25,7 +26,7 @@ def used(program):
 
 @given(programs())
 @example(AT_LINE_0)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_round_trip(program):
     module = spyre.to_mlir(program, CONTEXT)
     module.operation.verify()
@@ -36,7 +37,7 @@ def test_round_trip(program):
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_round_trip_through_text(program):
     with CONTEXT:
         text = print_module(spyre.to_mlir(program, CONTEXT), debuginfo=True)

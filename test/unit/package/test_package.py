@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -267,7 +268,7 @@ def test_every_flipped_byte_and_every_truncation() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_hostile_files(data: st.DataObject) -> None:
     """Damage that the hashes do not show: a manifest that fits, and whatever inside."""
     name = data.draw(st.sampled_from(["launch_spec.json", "debug.json"]))

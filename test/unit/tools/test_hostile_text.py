@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,7 +114,7 @@ PASSES = (
     "--strict",
 )
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-FAST = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=QUIET)
+FAST = settings(max_examples=examples(60), derandomize=True, deadline=None, suppress_health_check=QUIET)
 LONG = settings(max_examples=3000, deadline=None, suppress_health_check=QUIET)
 
 

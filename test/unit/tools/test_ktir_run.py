@@ -378,7 +378,7 @@ def test_loops_that_would_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[
     source = tmp_path / "loop.mlir"
     source.write_text("""func.func @f() {
   %a = arith.constant 0 : index
-  %b = arith.constant 1000 : index
+  %b = arith.constant 200 : index
   %c = arith.constant 1 : index
   scf.for %i = %a to %b step %c {
     scf.for %j = %a to %b step %c {
@@ -387,10 +387,10 @@ def test_loops_that_would_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[
   return
 }
 """)
-    assert run(str(source), "--most-steps=100000") == 2
-    wanted = "'scf.for' op takes 1002000 steps or more in its 1000 trips, but a run may take 100000; 'most-steps' sets how many"
+    assert run(str(source), "--most-steps=10000") == 2
+    wanted = "'scf.for' op takes 40400 steps or more in its 200 trips, but a run may take 10000; 'most-steps' sets how many"
     assert f"{source}:5:3: error: {wanted}" in capsys.readouterr().err
-    assert run(str(source), "--most-steps=2000000") == 0
+    assert run(str(source), "--most-steps=50000") == 0
 
 
 def test_values_of_all_element_types() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logical_programs import linear
@@ -126,7 +127,7 @@ QUIET = settings(
 
 
 @given(programs())
-@settings(QUIET, max_examples=200)
+@settings(QUIET, max_examples=examples(200))
 def test_no_attribute_is_an_internal_error(program: tuple[str, str]) -> None:
     check(program)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_runs import differing, literal
@@ -203,7 +204,7 @@ def test_coefficients_are_those_of_the_page() -> None:
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200), deadline=None, database=None)
 @given(st.lists(st.tuples(SINGLE, SINGLE), min_size=1, max_size=64))
 def test_sums_of_products_are_exact(pairs: list[tuple[float, float]]) -> None:
     """Rounded once: no f32 is nearer, and of two as near the even one is taken."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def test_against_one_lane(name: str) -> None:
 @pytest.mark.parametrize("kind", [k for k in REDUCTIONS if is_integer_reduction(k)])
 def test_integer_reductions(kind: str) -> None:
     @seed(3)
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=examples(40), deadline=None, database=None)
     @given(st.lists(INTEGER, min_size=1, max_size=70))
     def agrees(values: list[int]) -> None:
         total = arithmetic.START[kind]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def _direct(name: str, view: str, rows: int, sticks: int, part: tuple[int, int, 
 
 
 @seed(5)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=st.integers(1, 4), columns=st.integers(1, 140), gap=st.integers(0, 5), tiles=st.integers(1, 3), data=st.data())
 def test_a_copy_in_sticks(rows: int, columns: int, gap: int, tiles: int, data: st.DataObject) -> None:
     """Each tile copies some rows, stick by stick or all at once; dead lanes are read as zero and not written."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_texts import kernel, load, same, store, tensor
@@ -72,7 +73,7 @@ def place(draw, sim: Simulation, memory: np.ndarray, scratchpad: bool) -> tuple[
     return base, given | ({"space": "ct_local"} if scratchpad else {}), elements, order != (0, 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.sampled_from([1, 3]))
 def test_random_programs(data, tiles):
     draw = data.draw
@@ -111,7 +112,7 @@ def test_random_programs(data, tiles):
     same(end + np.float16(0), pad + np.float16(0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_scratchpad_shadow(data):
     """Types and initialisation byte by byte: random f16 and f32 stores, then a read that must be right, confused or uninitialised."""

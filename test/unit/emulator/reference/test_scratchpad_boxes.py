@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_texts import kernel, load, random_f16, store
@@ -28,7 +29,7 @@ def dense(sizes: list[int], gaps: list[int], offset: int) -> Strided:
     return Strided((1, *sizes), (0, *reversed(strides)), offset)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(300), deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_a_box_has_the_addresses(data: st.DataObject) -> None:
     """Of a part of a value its box is found; what is found for any other region has its addresses."""

@@ -10,6 +10,7 @@ import pytest
 import sweep
 import test_sweep_arith as arith
 import test_sweep_math as math_
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_texts import generic, tensor
@@ -188,7 +189,7 @@ def check_reduction(data: Any) -> None:
     sweep.check_same(element, got, want, 0, [start], f"{op} of {source}{shape} in memory order {order} over {dims} into {element}")
 
 
-@settings(sweep.FEW, max_examples=60)
+@settings(sweep.FEW, max_examples=examples(60))
 @given(st.data())
 def test_reductions(data):
     check_reduction(data)
@@ -424,7 +425,7 @@ def check_maps(data: Any) -> None:
 
 
 @sweep.covers("linalg.generic")
-@settings(sweep.FEW, max_examples=80)
+@settings(sweep.FEW, max_examples=examples(80))
 @given(st.data())
 def test_maps(data):
     check_maps(data)

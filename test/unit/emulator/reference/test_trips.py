@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_texts import (
@@ -139,7 +140,7 @@ def test_a_number_that_differs_from_trip_to_trip(monkeypatch):
     np.testing.assert_array_equal(y, x + np.arange(40)[:, None])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_random_rows_in_one_memory(data):
     """Loads and stores at random rows that move with the trip, all in one array."""

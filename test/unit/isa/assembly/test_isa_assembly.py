@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import programs
@@ -15,7 +16,7 @@ from ktir.isa.problem import AssemblyError
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_round_trip(program):
     text = print_program(program)
     again = parse_program(text)
@@ -107,7 +108,7 @@ def test_errors(text, line, column, reason):
 
 
 @given(programs(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_damaged_text_never_crashes(program, data):
     text = print_program(program)
     at = data.draw(st.integers(0, len(text) - 1))

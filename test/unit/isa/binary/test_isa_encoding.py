@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import programs
@@ -20,7 +21,7 @@ from ktir.isa.units import Unit
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_round_trip(program):
     data = encode(program)
     again = decode(data)
@@ -172,7 +173,7 @@ def test_damaged_files():
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_damaged_payload_with_a_good_checksum(data):
     """Whatever stands in the file: a program that encodes to exactly these bytes, or a clean error."""
     size = len(encode(sample()))

@@ -4,6 +4,7 @@
 import time
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from random_programs import programs
 from samples import GATHER, MATMUL, ROW_SHARE
@@ -26,7 +27,7 @@ def test_correct_programs(text):
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_program_gets_a_verdict(program):
     for p in verify(program, DATASHEET):
         assert str(p)

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def _factorings(total: int) -> list[list[int]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(reshapes())
 def test_affine_forms_are_exact(case: tuple[list[tuple[str, int]], list[int], Index]) -> None:
     loops, _, index = case
@@ -97,7 +98,7 @@ def test_affine_forms_are_exact(case: tuple[list[tuple[str, int]], list[int], In
         assert prod(d.size for d in chains.digits(v)) == n
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(reshapes())
 def test_matches_are_exact(case: tuple[list[tuple[str, int]], list[int], Index]) -> None:
     loops, shape, index = case

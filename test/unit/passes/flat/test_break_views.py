@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -190,7 +191,9 @@ def _run(module: ir.Module, array: np.ndarray, shape: list[int]) -> np.ndarray:
     return result
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(120), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(
     shape=st.lists(st.sampled_from(EXTENTS), min_size=1, max_size=3),
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8),

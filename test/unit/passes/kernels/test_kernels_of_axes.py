@@ -7,6 +7,7 @@ from collections.abc import Callable
 import laid_out_programs as programs
 import numpy as np
 import pytest
+from amounts import examples
 from combinations import each_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,7 +171,7 @@ def elements(offset: int, dims: list[tuple[int, int]]) -> set[int]:
     return found
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.integers(-20, 20), DIMS, st.integers(-20, 20), DIMS)
 def test_overlap_is_exact(offset: int, dims: list[tuple[int, int]], other_offset: int, other_dims: list[tuple[int, int]]) -> None:
     found = _overlap(offset, tuple(dims), other_offset, tuple(other_dims))

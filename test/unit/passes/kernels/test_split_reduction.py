@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from logical_programs import Logical, gated, linear
@@ -113,7 +114,7 @@ def test_several_matmuls_of_one_kernel() -> None:
     cores=st.sampled_from([2, 3, 7, 32]),
     transposed=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_any_division(m: int, k: int, n: int, parts: int, cores: int, transposed: bool) -> None:
     sticks = -(-k // 64)
     share = -(-sticks // parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from amounts import examples
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def _same(a: int, b: int) -> bool:
 
 
 @seed(1)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_exact(data: st.DataObject) -> None:
     domains, tables = _problem(data)
@@ -43,7 +44,7 @@ def test_exact(data: st.DataObject) -> None:
 
 
 @seed(2)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_bounded_where_tables_are_too_large(data: st.DataObject) -> None:
     domains, tables = _problem(data)

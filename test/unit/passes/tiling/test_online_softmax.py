@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from amounts import examples
 from attention_programs import Form, arrays, attention, expected, softmax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -109,7 +110,7 @@ def test_very_many_keys_of_one_query() -> None:
     assert is_online(levels(form, online="auto"))
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_shape(data: st.DataObject) -> None:
     draw = data.draw

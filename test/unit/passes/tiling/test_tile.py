@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from amounts import examples
 from divided_kernels import attention, batched, cache_update, embedding, experts, rotation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -135,7 +136,7 @@ def splits(draw: st.DrawFn, extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     derandomize=True,
     database=None,
