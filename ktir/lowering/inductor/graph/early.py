@@ -29,10 +29,29 @@ def _of_integers(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return histc
 
 
+def _attention(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Attention on [.., rows, dim] is that on [batch, heads, rows, dim]: of another rank torch writes it out, in matmuls of f32."""
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
+        tensors = (query, key, value)
+        mask = options.pop("attn_mask", mask)
+        alike = mask is None or mask.dim() <= 2 or mask.shape[:-2] == query.shape[:-2]
+        if query.dim() in (0, 1, 4) or any(t.shape[:-2] != query.shape[:-2] for t in tensors) or not alike:
+            return theirs(*tensors, mask, *rest, **options)
+        q, k, v = (t.reshape(1, -1, *t.shape[-2:]) for t in tensors)
+        if mask is not None and mask.dim() > 2:
+            mask = mask.reshape(1, -1, *mask.shape[-2:])
+        found = theirs(q, k, v, mask, *rest, **options)
+        return found.reshape(*query.shape[:-1], value.shape[-1])
+
+    return attention
+
+
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _OURS: dict[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     **{packet.vec: functools.partial(interpolation.whole, packet) for packet in interpolation.PACKETS},
     torch.ops.aten.dropout.default: _dropped,
+    torch.ops.aten.scaled_dot_product_attention.default: _attention,
     torch.ops.aten.softshrink.default: wide,  # a comparison of half precision would be one with the number as the type holds it
 }
 """What takes the place of torch's function, which it is given."""
@@ -48,15 +67,23 @@ def exchanged() -> Iterator[None]:
     thread = threading.get_ident()
     for op, ours, keys in ((op, ours, keys) for table, keys in tables for op, ours in table.items()):
         for key in keys:
-            if key in saved[op]:
-                op.py_kernels[key] = _in_thread(thread, ours(saved[op][key]), saved[op][key])
+            theirs = saved[op].get(key) or (_taken_apart(op) if key is DispatchKey.CompositeImplicitAutograd else None)
+            if theirs is not None:
+                op.py_kernels[key] = _in_thread(thread, ours(theirs), theirs)
         op._dispatch_cache.clear()
     try:
         yield
     finally:
         for op, kernels in saved.items():
+            op.py_kernels.clear()
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
+
+
+def _taken_apart(op: Any) -> Callable[..., Any] | None:
+    """What torch takes an operator apart with where that is no function of Python's; None where it does not."""
+    key = DispatchKey.CompositeImplicitAutograd
+    return functools.partial(op._op_dk, key) if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) else None
 
 
 def _in_thread(thread: int, ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:

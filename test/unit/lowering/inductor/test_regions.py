@@ -58,6 +58,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "attention_causal": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (ramp(2, 3, 5, 8),)),
     "attention_masked": (masked_attention, (ramp(2, 3, 5, 8), torch.rand(2, 1, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5)),
     "attention_f16": (lambda q: F.scaled_dot_product_attention(q, q, q), (ramp(2, 3, 5, 8, dtype=torch.float16),)),
+    "attention_rank_3": (masked_attention, (ramp(3, 5, 8), torch.rand(3, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5)),
+    "attention_rank_2_f16": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (ramp(5, 8, dtype=torch.float16),)),
     "attention_grouped": (
         lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True),
         (ramp(2, 4, 5, 8), ramp(2, 2, 6, 8)),
@@ -157,3 +159,15 @@ def test_a_value_that_is_read_twice_is_evaluated_once(loops: Any, masked: bool) 
     assert torch.equal(loops.run(checksum, data), checksum(data))
     (nest,) = loops.regions[0].nests
     assert sum(r.op == "bitwise_left_shift" for r in nest.records()) == 14 * (1 + masked)
+
+
+def test_attention_of_any_rank_is_one_computation() -> None:
+    """Of half precision on [heads, rows, dim] torch writes it out in f32; it has the bits of that on [1, heads, rows, dim]."""
+    q, k, v = (torch.randn(3, 70, 40, generator=torch.Generator().manual_seed(n)).half() for n in range(3))
+
+    def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    with torch.no_grad():
+        found = [torch.compile(causal, backend="ktir", dynamic=False)(*t) for t in ((q, k, v), (q[None], k[None], v[None]))]
+    assert torch.equal(found[0], found[1][0])
