@@ -23,8 +23,10 @@ class MaskedLoads:
     ) -> None:
         self._loops, self._tables, self._accesses = loops, tables, accesses
         self._writer, self._storage, self._note = writer, storage, note
-        self.with_zeros: set[str] = set()
-        """Tensors that are zero wherever the mask of their load does not hold."""
+        self.wanted: float = 0
+        """What a load had best yield where its mask does not hold."""
+        self.elsewhere: dict[str, str] = {}
+        """Tensors -> the number, as text, that they hold wherever the mask of their load does not hold."""
 
     def load(self, buffer: Buffer, index: Index, mask: Node) -> Operand:
         """A load that must not touch what the mask excludes; what it yields there does not matter."""
@@ -39,9 +41,10 @@ class MaskedLoads:
         if any(high <= low for low, high in ranges.values()):
             return self._zeros(buffer, loops)
         if self._is_inside(buffer, index, {v: ranges[v] for v, _ in loops}):
-            operand = self._padded(self._accesses, buffer, index, loops, ranges)
+            number = literal(self.wanted, buffer.dtype)
+            operand = self._padded(self._accesses, buffer, index, loops, ranges, number)
             if masks.is_box(mask, loops):
-                self.with_zeros.add(operand.tensor.name)
+                self.elsewhere[operand.tensor.name] = number
             return operand
         found = masks.merged(mask, index, self._loops)
         if found is not None:
@@ -59,8 +62,10 @@ class MaskedLoads:
         found = masks.extremes(index, ranges)
         return found is not None and found[0] >= 0 and found[1] < span(buffer)
 
-    def _padded(self, accesses: Accesses, buffer: Buffer, index: Index, loops: Loops, ranges: Mapping[str, tuple[int, int]]) -> Operand:
-        """The load on a box of the loops, padded to all of them."""
+    def _padded(
+        self, accesses: Accesses, buffer: Buffer, index: Index, loops: Loops, ranges: Mapping[str, tuple[int, int]], number: str = ""
+    ) -> Operand:
+        """The load on a box of the loops, padded to all of them with a number, zero by default."""
         self._note(buffer.name, "pad")
         trips = dict(loops)
         box = [(v, ranges[v][1] - ranges[v][0]) for v, _ in loops]
@@ -68,12 +73,12 @@ class MaskedLoads:
         operand = accesses.within([(v, n) for v, n in box if n > 1]).load(buffer, shifted)
         single = tuple(v for v, n in box if n == 1)
         labels = (*single, *operand.labels)
-        zero = literal(0, buffer.dtype)
+        number = number or literal(0, buffer.dtype)
         if not single:
             low = [ranges[v][0] for v in labels]
             high = [trips[v] - ranges[v][1] for v in labels]
-            return Operand(self._writer.pad(operand.tensor, low, high, zero), labels)
-        whole = self._writer.filled([trips[v] for v in labels], ELEMENTS[buffer.dtype], zero)
+            return Operand(self._writer.pad(operand.tensor, low, high, number), labels)
+        whole = self._writer.filled([trips[v] for v in labels], ELEMENTS[buffer.dtype], number)
         sizes = [ranges[v][1] - ranges[v][0] for v in labels]
         tensor = self._writer.insert(operand.tensor, whole, [ranges[v][0] for v in labels], sizes, [1] * len(labels))
         return Operand(tensor, labels)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from ktir.diagnostics import some_of
 from ktir.lowering.region_to_ktir import masks, scalars
 from ktir.lowering.region_to_ktir.accesses import Accesses, NoAccess, Storage, Table, span
-from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, computed, is_float, literal
 from ktir.lowering.region_to_ktir.indices import Index, variable
 from ktir.lowering.region_to_ktir.masked_loads import MaskedLoads
 from ktir.lowering.region_to_ktir.nodes import Node, constant_node, index_node, tensor_node
@@ -309,11 +309,15 @@ class _Nest:
                 return [node if node.dtype == record.dtype else Node("to_dtype", record.dtype, (node,))]
             case "masked":
                 inner = args[0] if mask is None else Node("logical_and", "bool", (mask, args[0]))
+                shown = any(r.op == "load" and record.yields[0] in r.results for r in record.body)
+                in_all_types = record.value == 0 or math.isinf(record.value)
+                self._masked.wanted = record.value if shown and in_all_types and mask is None else 0
                 for nested in record.body:
                     self._record(nested, inner)
+                self._masked.wanted = 0
                 value = self._values[record.yields[0]]
-                zero = record.value == 0 and math.copysign(1, record.value) > 0
-                if mask is None and zero and value.operand and value.operand.tensor.name in self._masked.with_zeros:
+                held = self._masked.elsewhere.get(value.operand.tensor.name) if mask is None and value.operand else None
+                if held is not None and in_all_types and held == literal(record.value, value.dtype):
                     return [value]
                 other = constant_node(record.value, record.dtype)
                 return [Node("where", record.dtype, (args[0], self._values[record.yields[0]], other))]

@@ -17,7 +17,7 @@ from ktir.dialects.structured import Generic, affine_map, element_of, fill, gene
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan
-from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, line_view, tile_of, window
+from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, first_stick, line_view, tile_of, window
 from ktir.target import LANES
 
 _STORED_ROWS = range(16, 33, 2)
@@ -93,7 +93,11 @@ class Blocks:
         value = op.results[0]
         type_ = ir.RankedTensorType(value.type)
         if (cover := self.plan.covers.get(value)) is not None:
-            self.built[value] = self.load_lines(op, self.no_lines(op), None, cover.lines)
+            leader = cover.leader
+            if leader not in self.built:
+                op = leader.owner.operation
+                self.built[leader] = self.load_lines(op, self.no_lines(op), None, cover.lines)
+            self.built[value] = self.built[leader]
             return
         rows = self.place(value).rows
         part = self._sticks(value)
@@ -129,15 +133,17 @@ class Blocks:
         place = replace(self.place(value), rows=pitch)
         memory = line_view(view, place, self.built, times(number, cover.line), cover.unit, cover.step, cover.reach)
         at = [index_constant(n) if isinstance(n, int) else n for n in (number, times(stick, pitch))]
-        tile = ktdp.construct_access_tile(memory, [stick, times(self.row, cover.step), 0], [1, pitch, lanes])
+        first = index_sum(first_stick(tile_of(op).opview, self.built), stick)
+        tile = ktdp.construct_access_tile(memory, [first, times(self.row, cover.step), 0], [1, pitch, lanes])
         return insert_part(ktdp.load(tile, element_of(value)), into, at)
 
-    def windowed(self, value: ir.Value, number: ir.Value, taps: Taps) -> ir.Value:
+    def windowed(self, value: ir.Value, number: int | ir.Value, taps: Taps) -> ir.Value:
         """One stick of the block of a tensor that is loaded with all its windows: the window at `taps`."""
         cover = self.plan.covers[value]
         at = {d: self.position[a] for d, a in enumerate(self.facts.tensors[value].axes) if d in cover.across and a is not None}
-        line: int | ir.Value = 0
-        row = times(number, cover.pitch(self.plan.block_rows))
+        line, begin = cover.begins[value]
+        line: int | ir.Value
+        row = index_sum(times(number, cover.pitch(self.plan.block_rows)), begin)
         for dim, counter in {**at, **taps}.items():
             if dim in cover.inside:
                 row = index_sum(row, times(counter, cover.inside[dim][0]))
@@ -145,6 +151,17 @@ class Blocks:
                 line = index_sum(line, times(counter, cover.across[dim][0]))
         first = [index_constant(n) if isinstance(n, int) else n for n in (line, row)]
         return part(self.built[value], first, [1, self.plan.block_rows, LANES], cover.step)
+
+    def operand(self, value: ir.Value) -> ir.Value:
+        """What an op on each element reads of a value in this block."""
+        if value in self.plan.covers:
+            return self.windowed(value, 0 if self.part is None else self.part.first, {})
+        block = self.built[value]
+        if self.part is None or value in self.plan.in_parts or ir.RankedTensorType(block.type).shape[0] == 1:
+            return block
+        first = self.part.first
+        shape = [self.part.count, *list(ir.RankedTensorType(block.type).shape)[1:]]
+        return part(block, [index_constant(first) if isinstance(first, int) else first], shape)
 
     def load_stick(self, op: ir.Operation, number: ir.Value, taps: Taps | None = None) -> ir.Value:
         """Load one stick of the block, at one of `taps`."""

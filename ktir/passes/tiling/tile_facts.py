@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from ktir.analysis.attributes.kernel import KernelFunction
-from ktir.analysis.attributes.levels import tensor_bytes
+from ktir.analysis.attributes.levels import constant_of, tensor_bytes
 from ktir.analysis.attributes.residents import resident_behind
 from ktir.analysis.axes import Axes, row_loops, second_operand_source, sticks_of
 from ktir.analysis.partial_sums import live_at_once
@@ -161,6 +161,24 @@ class TileFacts:
         if sticks == 1 or not all(map(direct, tiles)) or not all(_is_local(g, sticks) for g in generics):
             return None
         return StickLocal(sticks, frozenset(v for v in made if sticks_of(v) == sticks))
+
+    @cached_property
+    def overlapping(self) -> tuple[Mapping[ir.Value, int], ...]:
+        """Loads of one memory that differ in where they begin, as the places of a window do, and that only ops on each element read: per
+        such group the elements from the first one to each, the first one first."""
+        found: dict[tuple[object, ...], dict[ir.Value, int]] = {}
+        for t in self.tensors.values():
+            load = t.value.owner.operation
+            plain = t.is_loaded and not t.is_resident and direct(tile_of(load)) and t.value not in self.second_operands
+            if not plain or not all(is_a(u.owner, linalg.GenericOp) and u.owner not in self.matmul_of for u in t.value.uses):
+                continue
+            view = tile_of(load).operands[0].owner.opview
+            constant, terms = _distance(view.offset)
+            bounds = str(view.operation.attributes["coordinate_set"]), view.masked, str(tile_of(load).attributes["access_tile_set"])
+            key = terms, tuple(view.sizes), tuple(view.strides), t.axes, tuple(tile_of(load).operands)[1:], *bounds
+            found.setdefault(key, {})[t.value] = constant
+        groups = [sorted(group.items(), key=lambda member: member[1]) for group in found.values() if len(set(group.values())) > 1]
+        return tuple({value: at - group[0][1] for value, at in group} for group in groups)
 
     @cached_property
     def softmax(self) -> Softmax | None:
@@ -344,6 +362,16 @@ def _by_stick(stores: Iterable[ir.Operation]) -> bool:
 def _argument_of(access: ir.Operation) -> ir.Value | None:
     """The argument of the kernel that a load or store touches; None for what stays in the scratchpad."""
     return None if resident_behind(access) is not None else _base(access.operands[-1].owner.operands[0].owner.opview.offset)
+
+
+def _distance(offset: ir.Value) -> tuple[int, frozenset[ir.Value]]:
+    """An offset as a number and the values that are added to it."""
+    if (number := constant_of(offset)) is not None:
+        return number, frozenset()
+    if isinstance(offset.owner, ir.Block) or not is_a(offset.owner, arith.AddIOp):
+        return 0, frozenset({offset})
+    (a, some), (b, others) = map(_distance, offset.owner.operands)
+    return (a + b, some | others) if not some & others else (0, frozenset({offset}))
 
 
 def _base(offset: ir.Value) -> ir.Value | None:

@@ -108,7 +108,7 @@ class TilePlan:
     @property
     def in_parts(self) -> Collection[ir.Value]:
         """Tensors of which some sticks are seen at a time."""
-        return self.keys.softmax.keyed if self.keys is not None else self.part.values if self.part is not None else ()
+        return self.keys.softmax.keyed if self.keys is not None else self.part.values - self.covers.keys() if self.part is not None else ()
 
 
 def even(n: int) -> int:
@@ -152,7 +152,7 @@ class _Search:
         facts = self.facts
         streamed = facts.streamable if facts.walked_alone and facts.matmuls else frozenset()
         streamed -= self.windowed.keys()
-        apart = frozenset(v for v, taps in self.windowed.items() if cover_of(facts, facts.tensors[v], taps, whole_rows=False) is None)
+        apart = frozenset(v for v, taps in self.windowed.items() if cover_of(facts, {v: 0}, taps, whole_rows=False) is None)
         return [apart, streamed | apart] if streamed else [apart]
 
     @cached_property
@@ -164,26 +164,45 @@ class _Search:
         """Blocks that fit, with what they cost."""
         facts = self.facts
         for form in self.forms:
-            for rows, free in self._blocks(self._need(form)):
+            for rows, free in self._blocks(self._need(form, self.part, 1)):
                 covers, taken = self._covers(rows, form, free)
                 if taken > free:
                     continue
                 residents = self._stay(rows, free - taken)
                 used = self.budget - free + taken + sum(r.takes for r in residents)
-                yield self._price(rows, form, residents), TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers)
+                yield (
+                    self._price(rows, form, residents),
+                    TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers, self.part, 1 if self.part else 0),
+                )
+
+    @cached_property
+    def seen_together(self) -> list[Mapping[ir.Value, int]]:
+        """Loads that overlap and whose windows are rows of each other."""
+        groups = self.facts.overlapping
+        local = self.facts.stick_local is not None or all(self.facts.tensors[v].sticks == 1 for group in groups for v in group)
+        return [group for group in groups if local and cover_of(self.facts, group, {}, whole_rows=False) is not None]
+
+    @cached_property
+    def part(self) -> StickLocal | None:
+        """What is seen stick by stick because windows of it are: all that has rows."""
+        local = self.facts.stick_local
+        if not self.seen_together or local is None:
+            return None
+        loaded = {v for v, t in self.facts.tensors.items() if t.is_loaded and not t.has_rows}
+        return StickLocal(local.sticks, local.values - loaded)
 
     def _covers(self, rows: int, streamed: Collection[ir.Value], free: int) -> tuple[dict[ir.Value, Cover], int]:
         """What is loaded with all its windows, and the bytes that it takes: outside of the innermost loop where there is room."""
         facts, found, taken = self.facts, dict[ir.Value, Cover](), 0
-        for value, taps in self.windowed.items():
-            if value in streamed:
-                continue
-            tensor = facts.tensors[value]
+        windowed = [({v: 0}, taps) for v, taps in self.windowed.items() if v not in streamed]
+        for group, taps in [*windowed, *((group, {}) for group in self.seen_together)]:
+            tensor = facts.tensors[next(iter(group))]
             for whole in (True, False) if facts.trips(rows) == 1 else (False,):
-                cover = cover_of(facts, tensor, taps, whole_rows=whole)
+                cover = cover_of(facts, group, taps, whole_rows=whole)
                 bytes_ = 0 if cover is None else cover.rows(rows) * tensor.row_bytes * (ROW_BUFFERS if cover.depth else 1)
                 if cover is not None and (not whole or bytes_ <= free // 2):
-                    found[value], taken = cover, taken + bytes_
+                    found |= dict.fromkeys(group, cover)
+                    taken += bytes_
                     break
         return found, taken
 
@@ -212,7 +231,7 @@ class _Search:
                 continue  # read where it lies, or never there as a whole
             if t.value in facts.second_operands:
                 fixed += WEIGHT_BUFFERS * BLOCK_BYTES
-            elif t.value in self.windowed and t.value not in streamed:
+            elif (t.value in self.windowed and t.value not in streamed) or any(t.value in group for group in self.seen_together):
                 continue  # `_covers` counts it
             elif t.value in streamed:
                 ranges.append((t.first, t.first, ROW_STICKS * bytes_ // t.sticks))
@@ -243,7 +262,7 @@ class _Search:
         if self.wanted:
             candidates = iter([min(most, even(self.wanted), even(self.facts.share))])
         else:
-            candidates = self._rows(most if self.facts.matmuls else min(most, self._overlapping()))
+            candidates = self._rows(most if self.facts.matmuls or self.seen_together else min(most, self._overlapping()))
         for rows in candidates:
             yield rows, self.budget - need.bytes(rows, buffers)
 
@@ -361,12 +380,19 @@ class Cover:
     across: Walked
     """What walks lines: taps, and axes whose loops are inside."""
     depth: int
+    begins: Mapping[ir.Value, tuple[int, int]]
+    """The load, or several that overlap, and the line and row at which the windows of each begin. The first one's load is that of all."""
     rolling: Rolling | None = None
+
+    @property
+    def leader(self) -> ir.Value:
+        """The load whose memory is loaded."""
+        return next(iter(self.begins))
 
     @property
     def reach(self) -> int:
         """Rows from the first window of a line to the last one."""
-        return _reach(self.inside)
+        return _reach(self.inside) + max(row for _, row in self.begins.values())
 
     def pitch(self, block_rows: int) -> int:
         """Rows of a line for blocks of so many, an even number."""
@@ -378,10 +404,12 @@ class Cover:
         return self.lines * self.pitch(block_rows)
 
 
-def cover_of(facts: TileFacts, tensor: Tensor, taps: Mapping[int, int], *, whole_rows: bool) -> Cover | None:
-    """The cover of a load with `taps` (dim -> extent); None where windows are no rows of each other. `whole_rows`: a block has all rows of
-    a core, so that a load may stand outside of the innermost loop."""
-    tile = tile_of(tensor.value.owner.operation)
+def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int, int], *, whole_rows: bool) -> Cover | None:
+    """The cover of a load with `taps` (dim -> extent), or of several that begin so many elements behind the first one; None where windows
+    are no rows of each other. `whole_rows`: a block has all rows of a core, so that a load may stand outside of the innermost loop."""
+    leader = next(iter(group))
+    tensor = facts.tensors[leader]
+    tile = tile_of(leader.owner.operation)
     if not tensor.is_loaded or tensor.is_resident or not direct(tile) or facts.row_axis not in tensor.axes:
         return None
     strides = [s for s in tile.operands[0].owner.opview.strides if isinstance(s, int)]
@@ -392,18 +420,34 @@ def cover_of(facts: TileFacts, tensor: Tensor, taps: Mapping[int, int], *, whole
     counts = dict(taps) | moved
     inside = {d: n for d, n in taps.items() if strides[d] * (n - 1) < facts.share * row}
     across = {d: n for d, n in counts.items() if d not in inside}
-    unit, line = gcd(row, *(strides[d] for d in inside)), gcd(*(strides[d] for d in across))
-    if min(row, *(strides[d] for d in counts)) < 0:
+    if min([row, *(strides[d] for d in counts)]) < 0:
+        return None
+    starts = _line_starts(group.values(), facts.share * row)
+    unit = gcd(row, *(strides[d] for d in inside), *(at - start for at, start in starts.items()))
+    line = gcd(*(strides[d] for d in across), *starts.values())
+    if unit == 0 or (len(group) > 1 and 0 < line < facts.share * row):
         return None
     rows = {d: (strides[d] // unit, n) for d, n in inside.items()}
     lines = {d: (strides[d] // line, n) for d, n in across.items()}
+    begins = {v: (starts[at] // max(line, 1), (at - starts[at]) // unit) for v, at in group.items()}
+    behind = _reach(lines) + max(number for number, _ in begins.values())
     rolling = None
     if len(moved) == 1 and len(lines) <= 2 and set(moved) <= set(lines):
         ((dim, trips),) = moved.items()
-        step, behind = lines[dim][0], _reach(lines) - lines[dim][0] * (trips - 1)
-        each = min(step, behind + 1)
-        rolling = Rolling(loops[-1], behind + 1 - each, each, step)
-    return Cover(unit, row // unit, rows, line, 1 + _reach(lines), lines, depth, rolling)
+        step, seen = lines[dim][0], 1 + behind - lines[dim][0] * (trips - 1)
+        each = min(step, seen)
+        rolling = Rolling(loops[-1], seen - each, each, step)
+    return Cover(unit, row // unit, rows, line, 1 + behind, lines, depth, begins, rolling)
+
+
+def _line_starts(distances: Collection[int], row_reach: int) -> dict[int, int]:
+    """Where the line of each distance begins, if a line has those that are less than the rows of a core apart."""
+    found: dict[int, int] = {}
+    start = 0
+    for at in sorted(set(distances)):
+        start = start if at - start < row_reach else at
+        found[at] = start
+    return found
 
 
 def _reach(walked: Walked) -> int:

@@ -71,18 +71,24 @@ def direct(tile: ir.Operation) -> bool:
     return is_a(tile, ktdp.ConstructAccessTileOp)
 
 
+def first_stick(tile: ktdp.ConstructAccessTileOp, mapping: Values) -> Size:
+    """The core's first stick in the view of a tile."""
+    stick = tile.indices[0]
+    if isinstance(stick, tuple):
+        raise refused(tile.operation, "expects a tile that begins at one stick")
+    return _size(stick, mapping)
+
+
 class Window:
     """The memory of a tensor at one batch position; made where it is used, since it computes addresses."""
 
     def __init__(self, tile: ir.Operation, place: Place, mapping: Values) -> None:
         op = tile.opview
         assert isinstance(op, ktdp.ConstructAccessTileOp)
-        stick, *others = op.indices
-        if isinstance(stick, tuple) or any(n != 0 for n in others) or list(op.order) != list(range(len(op.shape))):
+        if any(n != 0 for n in op.indices[1:]) or list(op.order) != list(range(len(op.shape))):
             raise refused(tile, "expects a tile of all rows of the view in the order of its dims")
         view = op.base.owner.opview
-        self.stick = _size(stick, mapping)
-        """The core's first stick in the view."""
+        self.stick = first_stick(op, mapping)
         self.view = mapping[op.base] if is_block(view, place) else block_view(view, place, mapping)
 
     @property

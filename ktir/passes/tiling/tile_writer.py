@@ -73,7 +73,9 @@ def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
         _rows(blocks)
         return
     (axis, trips), *others = loops
-    rolling = [] if others else [(v.owner.operation, c.rolling) for v, c in blocks.plan.covers.items() if c.rolling is not None]
+    rolling = (
+        [] if others else [(v.owner.operation, c.rolling) for v, c in blocks.plan.covers.items() if c.rolling is not None and c.leader == v]
+    )
     begun = []
     for op, rolls in rolling:
         with op.location:
@@ -153,7 +155,7 @@ def _load_at(blocks: Blocks, op: ir.Operation, depth: int) -> None:
         if (m := facts.second_operands.get(value)) is not None:
             if m.op in plan.loaded_whole and m.depth == depth:
                 contractions.load_whole(blocks, m)
-        elif value not in plan.in_parts and value not in plan.streamed:
+        elif value not in plan.in_parts and value not in plan.streamed and value not in blocks.built:
             cover = plan.covers.get(value)
             rolls = cover is not None and cover.rolling is not None
             if not rolls and plan.depth(facts, facts.tensors[value]) == depth:
@@ -181,4 +183,4 @@ def _op(blocks: Blocks, op: ir.Operation) -> None:
             contractions.build(blocks, m)
         else:
             g = Generic(op)
-            built[op.results[0]] = rebuilt(g, [built[v] for v in g.inputs], blocks.init(g.init))
+            built[op.results[0]] = rebuilt(g, [blocks.operand(v) for v in g.inputs], blocks.init(g.init))

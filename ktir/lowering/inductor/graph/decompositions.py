@@ -12,7 +12,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import col2im, native_dropout
 
-from ktir.lowering.inductor.graph.formulas import convolutions, functions, sequences, windows
+from ktir.lowering.inductor.graph.formulas import convolutions, functions, pooling, sequences, windows
 from ktir.lowering.inductor.graph.formulas.sequences import HALVES as _HALVES
 from ktir.lowering.inductor.graph.formulas.sequences import MOST_COMPARISONS
 
@@ -419,5 +419,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **sequences.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
     **convolutions.DECOMPOSITIONS,
+    **pooling.DECOMPOSITIONS,
 }
 """Added to Inductor's table; a function that returns NotImplemented leaves its operator as it is."""

@@ -23,7 +23,7 @@ from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 from ktir.lowering.inductor.graph import edges, floats, groups, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
-from ktir.lowering.inductor.graph.formulas import convolutions, interpolation, sequences, window_dot
+from ktir.lowering.inductor.graph.formulas import convolutions, interpolation, pooling, sequences, window_dot, window_taps
 from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -254,6 +254,11 @@ def _max_pool(n_dim: int, x: Any, kernel: Any, stride: Any = (), padding: Any = 
     kernel, stride, padding, dilation, _ = builtin.max_pool_checks(x, kernel, stride, padding, dilation, n_dim)
     with inductor_config.patch(unroll_reductions_threshold=_WRITTEN_OUT):
         values, found = builtin._max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode, n_dim=n_dim)
+    batched = x if len(x.get_size()) > n_dim + 1 else builtin.lowerings[aten.unsqueeze](x, 0)
+    if all(isinstance(n, (int, sympy.Integer)) for n in x.get_size()) and pooling.takes(batched.get_size(), x.get_dtype(), kernel):
+        pads = pooling.pads_of([int(n) for n in batched.get_size()[2:]], kernel, stride, padding, dilation, ceil_mode=ceil_mode)
+        values = window_taps.largest(batched, (kernel, stride, dilation), pads)
+        values = values if batched is x else builtin.lowerings[aten.squeeze](values, 0)
 
     def places(position: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
         at = [p * s + i * d - pad for p, s, i, d, pad in zip(position, stride, inner, dilation, padding, strict=True)]
@@ -311,6 +316,8 @@ _LOWERINGS = {
     aten.baddbmm.default: _baddbmm,
     rounding.ROUNDED: _rounded,
     convolutions.WINDOW_DOT: window_dot.lowered,
+    pooling.WINDOW_FILTER: window_taps.filtered,
+    pooling.WINDOW_SUM: window_taps.total,
     **{op: _asserted(op) for op in ASSERTIONS},
 }
 

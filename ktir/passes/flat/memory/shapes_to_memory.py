@@ -7,7 +7,8 @@ broadcasts, another indexing map. Places are found when a tensor is used, so wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
@@ -190,8 +191,13 @@ class ShapesToMemory:
         buffer = self._buffer(result)
         with ir.InsertionPoint(op), op.location:
             scalar = maker.clone().results[0]
-            whole = fill(scalar, tensor.empty(list(shape(result)), element_of(result)))
-            put(whole, buffer.base, buffer.window)
+            borders = list(_borders(low, inner, shape(result)))
+            if any(prod(sizes) == 1 for _, sizes in borders):  # no tensor of the level has a single element
+                borders = [([0] * len(low), list(shape(result)))]
+            for first, sizes in borders:
+                kept = [d for d, n in enumerate(sizes) if n > 1]
+                border = fill(scalar, tensor.empty([sizes[d] for d in kept], element_of(result)))
+                put(border, buffer.base, buffer.window.slice(first, sizes, [1] * len(low), kept))
             box = buffer.window.slice(low, inner, [1] * len(low), range(len(low)))
             put(self._ready(op.operands[0], op), buffer.base, box)
         self.places.found[result] = buffer
@@ -205,6 +211,16 @@ class ShapesToMemory:
         with ir.InsertionPoint(op), op.location:
             view = windows.view_of(place.base, place.window, place.element)
         op.results[0].replace_all_uses_with(view)
+
+
+def _borders(low: Sequence[int], inner: Sequence[int], whole: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Boxes, as first elements and sizes, that are `whole` without the box `inner` which begins at `low`, none of them twice."""
+    first, sizes = [0] * len(whole), list(whole)
+    for d, (before, n) in enumerate(zip(low, inner, strict=True)):
+        for start, extent in ((0, before), (before + n, whole[d] - before - n)):
+            if extent:
+                yield [*first[:d], start, *first[d + 1 :]], [*sizes[:d], extent, *sizes[d + 1 :]]
+        first[d], sizes[d] = before, n
 
 
 def _walked(loops: Sequence[int], given: Computed) -> set[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ktir.lowering.inductor.graph.formulas import pooling
 from ktir.lowering.inductor.graph.formulas.sequences import HALVES
 
 aten = torch.ops.aten
@@ -57,8 +58,11 @@ def convolution(
     else:
         pads = [(p, p) for p in padding]
     single = any(n == 1 and low + high for n, (low, high) in zip(x.shape[2:], pads, strict=True))
+    flat = [n for pair in reversed(pads) for n in pair]
+    if groups == x.shape[1] == weight.shape[0] and pooling.takes(x.shape, x.dtype, window):
+        return pooling.WINDOW_FILTER(x, weight, bias, stride, flat, dilation)
     if x.dtype in HALVES and not groups == x.shape[1] == weight.shape[0] and not single:
-        result = WINDOW_DOT(x, weight, stride, [n for pair in reversed(pads) for n in pair], dilation, groups)
+        result = WINDOW_DOT(x, weight, stride, flat, dilation, groups)
         return result if bias is None else result + bias.reshape(-1, *[1] * spatial)
     if any(low or high for low, high in pads):
         x = torch.nn.functional.pad(x, [n for pair in reversed(pads) for n in pair])

@@ -32,7 +32,7 @@ def lowered(x: Any, weight: Any, stride: Sequence[int], pads: Sequence[int], dil
     filters, inner, *window = weight.get_size()
     x.realize()
     weight.realize()
-    _with_channels_last(x)
+    with_channels_last(x)
     lead = [0] if groups == 1 else [1, 0]  # groups, batch
     if groups > 1:
         x, weight = view(x, [batch, groups, inner, *sizes]), view(weight, [groups, filters // groups, inner, *window])
@@ -67,7 +67,7 @@ def lowered(x: Any, weight: Any, stride: Sequence[int], pads: Sequence[int], dil
     return result if groups == 1 else view(result, [batch, filters, *result.get_size()[3:]])
 
 
-def _with_channels_last(x: Any) -> None:
+def with_channels_last(x: Any) -> None:
     """Let a buffer of [batch, channels, spatial ..] have its channels last, if it may still lie as it likes."""
     while isinstance(x, ir.MutableBox):
         x = x.data
