@@ -166,7 +166,7 @@ def check(seed: int) -> None:
     with config.patch(verify_each=True, fallback="error"):
         text = ktir.capture(function, *inputs)
         wanted = function(*(t.double() for t in inputs))
-        arrays = [t.numpy() for t in inputs]
+        arrays = [t.numpy() for t in (*inputs, *counted(program))]
         result = np.zeros(tuple(wanted.shape), arrays[0].dtype)
         levels = check_levels(text, _arguments(text, arrays, result), cores=_CORES[seed % len(_CORES)], source=f"convolution-{seed}.mlir")
     found = torch.from_numpy(_result(levels[-1].arrays, text)).double()
@@ -174,6 +174,21 @@ def check(seed: int) -> None:
     terms = torch.func.functional_call(module.double(), absolute, (x.double().abs(),)).abs()
     beyond = (found - wanted).abs() > bounds(program, wanted, terms)
     assert not beyond.any(), f"{int(beyond.sum())} of {beyond.numel()} elements, the worst by {float((found - wanted).abs().max()):g}"
+
+
+def counted(program: Drawn) -> Tensors:
+    """Constants of the program of an average pooling: per dim the elements that count in each window, of dims where they differ if any
+    dim's do. PyTorch's own kernel tells them, as the quotient of a window's sum and its average over ones."""
+    layer: Any = program.module.layer
+    if not isinstance(layer, (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)):
+        return []
+    options: Any = (layer.kernel_size, layer.stride, layer.padding)
+    counts = []
+    for n, w, s, p in zip(program.shape[2:], *options, strict=True):
+        ones, given = torch.ones(1, 1, n, dtype=torch.float64), (w, s, p, layer.ceil_mode, layer.count_include_pad)
+        inside = nn.functional.avg_pool2d(ones, (1, w), (1, s), (0, p), given[3], given[4], 1)
+        counts.append((inside / nn.functional.avg_pool1d(ones, *given)).flatten().round().float())
+    return [] if all(len(set(c.tolist())) == 1 for c in counts) else counts
 
 
 _ARGUMENT = re.compile(r'ktir\.role = "(\w+)"[^}]*ktir\.type = tensor<((?:\d+x)*)\w+>')

@@ -153,7 +153,7 @@ class Nodes:
             described = f"a tensor of shape {list(layout.size)}, strides {list(layout.stride)} and offset {layout.offset}"
             raise DynamicShape(f"{described} is not supported: they are known only at run time", place)
         size, stride = (tuple(int(n) for n in ns) for ns in (layout.size, layout.stride))
-        if role == "temp" and len(size) > 3 and stride[1] == 1 < size[1] and 0 not in (*size, *stride):
+        if role == "temp" and len(size) > 2 and stride[1] == 1 < size[1] and 0 not in (*size, *stride):
             # channels last; nobody outside sees its dims, which are those of a tensor as it lies
             order = sorted(range(len(size)), key=lambda d: -stride[d])
             size, stride = tuple(size[d] for d in order), tuple(stride[d] for d in order)

@@ -11,6 +11,7 @@ from ktir.analysis.items import Contraction, Op, Pointwise, Reduction, Store, Te
 from ktir.cost.problem import Loop, Operand, Problem
 from ktir.mlir import func, ir
 from ktir.passes.kernels.clusters import Cluster
+from ktir.passes.kernels.columns import TAPS
 from ktir.target import LANES, Target
 
 Reading = tuple[Tensor, tuple[str, ...]]
@@ -91,7 +92,7 @@ class KernelFacts:
         if any(item.sources[0] in self.made for item in self.contractions):
             return "a matmul of this kernel reads what the kernel computes"
         if any(item.taps for item in self.contractions):
-            return "a matmul of this kernel adds up the places of a window"
+            return TAPS
         return None
 
     def walked(self, item: Op, operand: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Literal
 from ktir.analysis.items import Contraction, Item, Store, Tensor
 from ktir.cost.estimate import kernel_start
 from ktir.passes.kernels.clusters import Cluster, Fit
-from ktir.passes.kernels.columns import saved_by_columns, wishes
+from ktir.passes.kernels.columns import TAPS, saved_by_columns, wishes
 from ktir.target import Target
 
 Move = Literal["cut", "columns", "rows"]
@@ -200,7 +200,7 @@ class Clustering:
                 break
             cluster.add(other, fit)
             if isinstance(other, Contraction):
-                saved += saved_by_columns(*other.matmul_extents, self.target)
+                saved += saved_by_columns(*other.matmul_extents, self.target, TAPS if other.taps else None)
         moved = 0
         for other in cluster.items:
             if any(r.value not in cluster.axes for r in self._readers.get(other.value, ())):

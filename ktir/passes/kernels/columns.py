@@ -22,6 +22,8 @@ from ktir.target import LANES, Target
 NO_HINT = Hint()
 WHOLE = {"n": "the columns of this kernel are not dealt out", "k": "the reduced loop of this kernel is not dealt out"}
 """Why loops are not cut: kernels whose ops do not all work on the same sticks, and those with batch axes."""
+TAPS = "a matmul of this kernel adds up the places of a window"
+"""Why the reduced loop of some is not cut."""
 _NO_SPLIT_K = ("k", 1)
 
 
@@ -52,14 +54,14 @@ def row_division(rows: int, sticks: int, depth: int, target: Target) -> Plan:
     return solve(_problem(rows, sticks, depth), target, hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
 
 
-def saved_by_columns(rows: int, sticks: int, depth: int, target: Target) -> float:
+def saved_by_columns(rows: int, sticks: int, depth: int, target: Target, whole: str | None = None) -> float:
     """Cycles that dealing out columns saves; without a bound where rows alone cannot be dealt out, so that what is refused is the best
-    division."""
+    division. `whole`: why the reduced loop must not be cut."""
     try:
         alone = row_division(rows, sticks, depth, target).cost.cycles
     except Infeasible:
         return float("inf")
-    return alone - column_division(rows, sticks, depth, target).cost.cycles
+    return alone - column_division(rows, sticks, depth, target, whole=whole).cost.cycles
 
 
 def row_parts(rows: int, target: Target, hint: Hint) -> int:

@@ -131,7 +131,8 @@ class Blocks:
         cover, lanes = self.plan.covers[value], ir.RankedTensorType(value.type).shape[-1]
         pitch, view = cover.pitch(self.plan.block_rows), tile_of(op).operands[0].owner.opview
         place = replace(self.place(value), rows=pitch)
-        memory = line_view(view, place, self.built, times(number, cover.line), cover.unit, cover.step, cover.reach)
+        end = (self.facts.trips(self.plan.block_rows) - 1) * self.plan.block_rows * cover.step + pitch
+        memory = line_view(view, place, self.built, times(number, cover.line), cover.unit, cover.step, cover.reach, end)
         at = [index_constant(n) if isinstance(n, int) else n for n in (number, times(stick, pitch))]
         first = index_sum(first_stick(tile_of(op).opview, self.built), stick)
         tile = ktdp.construct_access_tile(memory, [first, times(self.row, cover.step), 0], [1, pitch, lanes])

@@ -124,6 +124,9 @@ class TileFacts:
     """Contraction result -> the op that can be computed on each finished stick of it."""
     stored: Mapping[ir.Value, Sequence[ir.Operation]]
     """Results that can be stored as soon as they are there, with their stores."""
+    overlapping: tuple[Mapping[ir.Value, int], ...] = ()
+    """Loads of one memory that differ in where they begin, as the places of a window do, and that only ops on each element read: per such
+    group the elements from the first one to each, the first one first."""
 
     @cached_property
     def second_operands(self) -> dict[ir.Value, Matmul]:
@@ -163,24 +166,6 @@ class TileFacts:
         return StickLocal(sticks, frozenset(v for v in made if sticks_of(v) == sticks))
 
     @cached_property
-    def overlapping(self) -> tuple[Mapping[ir.Value, int], ...]:
-        """Loads of one memory that differ in where they begin, as the places of a window do, and that only ops on each element read: per
-        such group the elements from the first one to each, the first one first."""
-        found: dict[tuple[object, ...], dict[ir.Value, int]] = {}
-        for t in self.tensors.values():
-            load = t.value.owner.operation
-            plain = t.is_loaded and not t.is_resident and direct(tile_of(load)) and t.value not in self.second_operands
-            if not plain or not all(is_a(u.owner, linalg.GenericOp) and u.owner not in self.matmul_of for u in t.value.uses):
-                continue
-            view = tile_of(load).operands[0].owner.opview
-            constant, terms = _distance(view.offset)
-            bounds = str(view.operation.attributes["coordinate_set"]), view.masked, str(tile_of(load).attributes["access_tile_set"])
-            key = terms, tuple(view.sizes), tuple(view.strides), t.axes, tuple(tile_of(load).operands)[1:], *bounds
-            found.setdefault(key, {})[t.value] = constant
-        groups = [sorted(group.items(), key=lambda member: member[1]) for group in found.values() if len(set(group.values())) > 1]
-        return tuple({value: at - group[0][1] for value, at in group} for group in groups)
-
-    @cached_property
     def softmax(self) -> Softmax | None:
         """The softmax that can be seen some keys at a time."""
         return softmax_of(self.ops)
@@ -212,9 +197,9 @@ def facts_of(source: func.FuncOp) -> TileFacts:
     without_rows = bool(generics) and all(len(row_loops(g)) < len(axes.extents) for g in generics)
     firsts = {m.g.inputs[0] for m in matmuls} if without_rows else None
     found = {t.value: t for t in _tensors(ops, axes, loops, firsts, fused, stored)}
-    return TileFacts(
-        source, ops, axes.row, work.row_shares[-1], kernel.cores, work.column_parts, work.row_parts, loops, found, matmuls, fused, stored
-    )
+    together = _overlapping(found.values(), matmuls)
+    share, parts = work.row_shares[-1], work.row_parts
+    return TileFacts(source, ops, axes.row, share, kernel.cores, work.column_parts, parts, loops, found, matmuls, fused, stored, together)
 
 
 def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
@@ -362,6 +347,24 @@ def _by_stick(stores: Iterable[ir.Operation]) -> bool:
 def _argument_of(access: ir.Operation) -> ir.Value | None:
     """The argument of the kernel that a load or store touches; None for what stays in the scratchpad."""
     return None if resident_behind(access) is not None else _base(access.operands[-1].owner.operands[0].owner.opview.offset)
+
+
+def _overlapping(tensors: Collection[Tensor], matmuls: Sequence[Matmul]) -> tuple[Mapping[ir.Value, int], ...]:
+    seconds, ops = {m.second for m in matmuls}, {m.op for m in matmuls}
+    found: dict[tuple[object, ...], dict[ir.Value, int]] = {}
+    for t in tensors:
+        load = t.value.owner.operation
+        if not t.is_loaded or t.is_resident or not direct(tile_of(load)) or t.value in seconds:
+            continue
+        if not all(is_a(u.owner, linalg.GenericOp) and u.owner not in ops for u in t.value.uses):
+            continue
+        view = tile_of(load).operands[0].owner.opview
+        constant, terms = _distance(view.offset)
+        bounds = str(view.operation.attributes["coordinate_set"]), view.masked, str(tile_of(load).attributes["access_tile_set"])
+        key = terms, tuple(view.sizes), tuple(view.strides), t.axes, tuple(tile_of(load).operands)[1:], *bounds
+        found.setdefault(key, {})[t.value] = constant
+    groups = [sorted(group.items(), key=lambda member: member[1]) for group in found.values() if len(set(group.values())) > 1]
+    return tuple({value: at - group[0][1] for value, at in group} for group in groups)
 
 
 def _distance(offset: ir.Value) -> tuple[int, frozenset[ir.Value]]:

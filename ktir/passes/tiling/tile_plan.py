@@ -9,7 +9,7 @@ of these forms is the fastest is the cost model's word (`ktir.cost.tiles`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd, prod
 from typing import NamedTuple
@@ -120,6 +120,9 @@ def in_whole_rows(facts: TileFacts, wanted: int, target: Target, budget: int) ->
     """The fastest blocks of rows that fit `budget` bytes, of `wanted` rows unless that is 0. Raises Unsupported if two rows do not fit."""
     search = _Search(facts, wanted, target, budget)
     best = min(search.candidates(), key=lambda found: found[0], default=None)
+    if best is None and search.seen_together:  # no room for what windows lie in: each of them is loaded by itself
+        search = replace(search, together=False)
+        best = min(search.candidates(), key=lambda found: found[0], default=None)
     plan = best[1] if best is not None else search.some_sticks()
     if plan is None:
         raise search.too_large()
@@ -145,6 +148,8 @@ class _Search:
     wanted: int
     target: Target
     budget: int
+    together: bool = True
+    """Whether loads that overlap may be one."""
 
     @cached_property
     def forms(self) -> list[frozenset[ir.Value]]:
@@ -178,15 +183,17 @@ class _Search:
     @cached_property
     def seen_together(self) -> list[Mapping[ir.Value, int]]:
         """Loads that overlap and whose windows are rows of each other."""
-        groups = self.facts.overlapping
+        groups = self.facts.overlapping if self.together else ()
+        if not groups:
+            return []
         local = self.facts.stick_local is not None or all(self.facts.tensors[v].sticks == 1 for group in groups for v in group)
         return [group for group in groups if local and cover_of(self.facts, group, {}, whole_rows=False) is not None]
 
     @cached_property
     def part(self) -> StickLocal | None:
         """What is seen stick by stick because windows of it are: all that has rows."""
-        local = self.facts.stick_local
-        if not self.seen_together or local is None:
+        local = self.facts.stick_local if self.seen_together else None
+        if local is None:
             return None
         loaded = {v for v, t in self.facts.tensors.items() if t.is_loaded and not t.has_rows}
         return StickLocal(local.sticks, local.values - loaded)
@@ -422,7 +429,7 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
     across = {d: n for d, n in counts.items() if d not in inside}
     if min([row, *(strides[d] for d in counts)]) < 0:
         return None
-    starts = _line_starts(group.values(), facts.share * row)
+    starts = _line_starts(group.values(), (facts.share - 1) * row)
     unit = gcd(row, *(strides[d] for d in inside), *(at - start for at, start in starts.items()))
     line = gcd(*(strides[d] for d in across), *starts.values())
     if unit == 0 or (len(group) > 1 and 0 < line < facts.share * row):
@@ -430,6 +437,10 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
     rows = {d: (strides[d] // unit, n) for d, n in inside.items()}
     lines = {d: (strides[d] // line, n) for d, n in across.items()}
     begins = {v: (starts[at] // max(line, 1), (at - starts[at]) // unit) for v, at in group.items()}
+    used = facts.share * len({number for _, number in begins.values()})
+    reach = max(row_ for _, row_ in begins.values())
+    if len(group) > 1 and (facts.share * row // unit > 2 * used or max(begins.values())[1] < reach):
+        return None  # most of a line would be rows between those of windows, or the last line would reach further than its windows
     behind = _reach(lines) + max(number for number, _ in begins.values())
     rolling = None
     if len(moved) == 1 and len(lines) <= 2 and set(moved) <= set(lines):
@@ -441,12 +452,13 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
 
 
 def _line_starts(distances: Collection[int], row_reach: int) -> dict[int, int]:
-    """Where the line of each distance begins, if a line has those that are less than the rows of a core apart."""
+    """Where the line of each distance begins: one goes on as long as the next distance is no further than the last row of a core's share,
+    `row_reach` from the first one."""
     found: dict[int, int] = {}
-    start = 0
+    start = before = 0
     for at in sorted(set(distances)):
-        start = start if at - start < row_reach else at
-        found[at] = start
+        start = start if at - before <= row_reach else at
+        found[at], before = start, at
     return found
 
 

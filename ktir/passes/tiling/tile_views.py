@@ -102,11 +102,11 @@ class Window:
 
 
 def line_view(
-    view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values, distance: Size, unit: int, step: int, reach: int
+    view: ktdp.ConstructMemoryViewOp, place: Place, mapping: Values, distance: Size, unit: int, step: int, reach: int, end: int
 ) -> ir.Value:
     """The view of [sticks, rows, lanes] with rows `unit` elements apart: all from the first one of `view` to the one that lies `reach` rows
-    behind the last one, `distance` elements further on. Rows of `view` are `step` rows apart; `place.rows`: those of a tile, of which the
-    ones that are not there are clipped."""
+    behind the last one, `distance` elements further on. Rows of `view` are `step` rows apart; `end`: where the last tile ends, of which the
+    rows that are not there are clipped."""
     assert place.row is not None
     old, strides = list(view.sizes), _strides(view)
     last = len(old) - 1
@@ -119,7 +119,7 @@ def line_view(
         live: Size = (size - 1) * step + 1 + reach
     else:
         live = index_sum(arith.MulIOp(size, index_constant(step)).result, 1 + reach - step)
-    rows = index_constant(live) if isinstance(live, int) and live % place.rows else live
+    rows = index_constant(live) if isinstance(live, int) and live < end else live
     kept = [0, place.row, last]
     return _view(view, moved, [_size(old[0], mapping), rows, _size(old[last], mapping)], [strides[0], unit, strides[last]], kept)
 

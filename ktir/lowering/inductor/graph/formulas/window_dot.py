@@ -39,11 +39,10 @@ def lowered(x: Any, weight: Any, stride: Sequence[int], pads: Sequence[int], dil
     rows, single = len(lead) + spatial, len(lead) - 1
     x = permute(x, [*lead, *range(rows + 1 - spatial, rows + 1), rows - spatial])
     weight = permute(weight, [*range(single), *range(single + 2, single + 2 + spatial), single + 1, single])  # groups, window, K, N
-    if _is_computed(weight):
+    if is_computed(weight):
         weight = ir.ExternKernel.require_stride_order(weight, [*reversed(range(single + spatial + 2))])
     if any(n > 1 for n in window) or any(pads):
-        x = builtin.lowerings[aten.constant_pad_nd](x, [0, 0, *pads], 0) if any(pads) else builtin.clone(x)
-        x = ir.ExternKernel.require_stride_order(x, [*reversed(range(rows + 1))])
+        x = padded(x, [0, 0, *pads] if any(pads) else [])
     folded = folded_taps(int(inner), int(window[-1])) if dilation[-1] == 1 else 1
     if folded > 1:  # taps next to each other and their channels are one K
         sizes = x.get_size()
@@ -68,15 +67,25 @@ def lowered(x: Any, weight: Any, stride: Sequence[int], pads: Sequence[int], dil
 
 
 def with_channels_last(x: Any) -> None:
-    """Let a buffer of [batch, channels, spatial ..] have its channels last, if it may still lie as it likes."""
-    while isinstance(x, ir.MutableBox):
+    """Let the buffer of [batch, channels, spatial ..] behind x have its channels last, if it may still lie as it likes."""
+    channels = x.get_size()[1]
+    while isinstance(x, (ir.MutableBox, ir.BaseView)):
         x = x.data
     dims = len(x.get_size()) if isinstance(x, ir.ComputedBuffer) else 0
-    if dims > 2 and isinstance(x.layout, ir.FlexibleLayout):
+    if dims > 2 and isinstance(x.layout, ir.FlexibleLayout) and x.get_size()[1] == channels:
         x.freeze_layout_with_stride_order([dims - 1, 0, *reversed(range(1, dims - 1))])
 
 
-def _is_computed(x: Any) -> bool:
+def padded(x: Any, pads: Sequence[int], fill: float = 0.0) -> Any:
+    """A tensor of [.., spatial .., channels] in memory, in this order, with `fill` around it; what is computed lies so already."""
+    if any(pads):
+        x = builtin.lowerings[aten.constant_pad_nd](x, list(pads), fill)
+    elif not is_computed(x):
+        x = builtin.clone(x)
+    return ir.ExternKernel.require_stride_order(x, [*reversed(range(len(x.get_size())))])
+
+
+def is_computed(x: Any) -> bool:
     """Whether a view shows what the graph computes."""
     while isinstance(x, (ir.MutableBox, ir.BaseView)):
         x = x.data

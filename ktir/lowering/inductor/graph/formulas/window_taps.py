@@ -15,7 +15,7 @@ from torch._inductor import ir
 from torch._inductor import lowering as builtin
 from torch._inductor.virtualized import ops
 
-from ktir.lowering.inductor.graph.formulas.window_dot import with_channels_last
+from ktir.lowering.inductor.graph.formulas.window_dot import is_computed, padded, with_channels_last
 
 aten = torch.ops.aten
 
@@ -43,11 +43,14 @@ def _reduced(
     x.realize()
     with_channels_last(x)
     x = builtin.lowerings[aten.permute](x, [0, *range(2, spatial + 2), 1])
-    flat = [n for pair in reversed(pads) for n in pair]
-    x = builtin.lowerings[aten.constant_pad_nd](x, [0, 0, *flat], fill) if any(flat) else builtin.clone(x)
-    x = ir.ExternKernel.require_stride_order(x, [*reversed(range(spatial + 2))])
-    load = x.make_loader()
     batch, *sizes, channels = x.get_size()
+    sizes = [n + low + high for n, (low, high) in zip(sizes, pads, strict=True)]
+    if not is_computed(x) and not any(map(any, pads)) and any(d * (w - 1) >= s for w, s, d in zip(*window, strict=True)):
+        # windows of an input that overlap: a row that nobody reads makes a copy of it, of which they are views; else each is packed apart
+        pads = [*pads[:-1], (0, 1)]
+    flat = [n for pair in reversed(pads) for n in pair]
+    x = padded(x, [0, 0, *flat] if any(flat) else [], fill)
+    load = x.make_loader()
     places = [(n - d * (w - 1) - 1) // s + 1 for n, w, s, d in zip(sizes, extents, strides, dilations, strict=True)]
 
     def inner(index: Sequence[Any]) -> Any:
@@ -57,7 +60,8 @@ def _reduced(
             found.append(term(load([index[0], *at, index[-1]]), index[-1], tap))
         return finish(functools.reduce(combine, found), index[-1])
 
-    made = ir.Pointwise.create(device=x.get_device(), dtype=dtype, inner_fn=inner, ranges=[batch, *places, channels])
+    made: Any = ir.Pointwise.create(device=x.get_device(), dtype=dtype, inner_fn=inner, ranges=[batch, *places, channels])
+    made.realize()  # so that what comes next, as padding does, does not stand around each place
     return builtin.lowerings[aten.permute](made, [0, spatial + 1, *range(1, spatial + 1)])
 
 
