@@ -55,11 +55,11 @@ class Operands:
 
 
 def _rows(tile: Tile) -> tuple[int, ...] | None:
-    """Which rows of its buffer a tile of the scratchpad has; None where cores differ."""
-    stick, row, _ = tile.strides
+    """Which rows of its buffer a tile of the scratchpad has; None where cores differ, and of what cores exchange, which has more dims."""
     anchor = tile.anchor
-    if not anchor.is_uniform or row <= 0:
+    if not anchor.is_uniform or len(tile.strides) != 3 or tile.strides[1] <= 0:
         return None
+    stick, row, _ = tile.strides
 
     def rows(elements: int) -> int:
         return (elements % stick if stick > row else elements) // row

