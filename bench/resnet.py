@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -131,11 +131,12 @@ class Found(NamedTuple):
 def bound(model: Body, image: torch.Tensor, result: torch.Tensor) -> float:
     """Cycles that no plan undercuts."""
     products: list[int] = []
-    hooks = [
-        c.register_forward_hook(lambda _, __, y, weights=c.weight.numel(): products.append(y[0, 0].numel() * weights))
-        for c in model.modules()
-        if isinstance(c, nn.Conv2d)
-    ]
+
+    def count(layer: nn.Module, _: Any, result: torch.Tensor) -> None:
+        assert isinstance(layer, nn.Conv2d)
+        products.append(result[0, 0].numel() * layer.weight.numel())
+
+    hooks = [layer.register_forward_hook(count) for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     model(image)
     for hook in hooks:
         hook.remove()
