@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktir.target import LANES, STICK_BYTES, element_bytes
+from ktir.target import LANES, STICK_BYTES, element_bytes, is_byte
 
 Copy = Callable[[np.ndarray, np.ndarray], None]
 """Fills the first array from the second one, of the same shape."""
@@ -41,9 +41,10 @@ class Digit:
 
 @dataclass(frozen=True)
 class Layout:
-    """Logical `size`, digits from outer to inner, element type `f16`, `f32` or `i32`.
+    """Logical `size`, digits from outer to inner, element type: a format of `ktir.target`.
 
-    The last digit is the stick: in programs 64 lanes for every type (f32 and i32 lie in two adjacent sticks).
+    The last digit is the stick: in programs 64 lanes for every type (f32 and i32 lie in two adjacent sticks; of one byte, two rows of the
+    digit before it share a stick, place l of which has lane l of both).
     """
 
     size: tuple[int, ...]
@@ -92,12 +93,17 @@ class Layout:
 
     @cached_property
     def entries(self) -> int:
-        """Entries that the device tensor has."""
-        return prod(self.device_size[:-1])
+        """Entries that the device tensor has: pairs of rows, of elements of one byte."""
+        return prod(self.device_size[:-1]) // (2 if self.is_byte else 1)
+
+    @cached_property
+    def is_byte(self) -> bool:
+        """Whether two rows share a stick."""
+        return is_byte(self.dtype)
 
     @property
     def element_bytes(self) -> int:
-        """2 or 4."""
+        """1, 2 or 4."""
         return element_bytes(self.dtype)
 
     @cached_property
@@ -111,13 +117,16 @@ class Layout:
         return np.int32 if self.dtype == "i32" else np.float32
 
     def pack(self, host: np.ndarray, out: np.ndarray | None = None, copy: Copy = _cast) -> np.ndarray:
-        """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero.
+        """Host values of shape `size` -> device entries of `value_type` [entries, 64]; padding is zero. Elements of one byte are given as
+        their bits, and an entry holds those of two rows.
 
         host: any strides. out: where the entries go, of any type; of it padding is left as it is. copy: how a piece of the host's values
         becomes one of the device's.
         """
         if host.shape != self.size:
             raise ValueError(f"expects shape {self.size}, but got {host.shape}")
+        if self.is_byte:
+            return self._pack_pairs(host, out)
         device = np.zeros((self.entries, self.lanes), self.value_type) if out is None else out
         if copy is _cast and (places := self._places_of_few) is not None:
             device.reshape(-1)[places] = host.reshape(-1)
@@ -139,13 +148,32 @@ class Layout:
             copy(target[(*part, ...)], values[(*part, ...)])
         return device
 
+    def pack_bytes(self, host: np.ndarray) -> np.ndarray:
+        """Elements of one byte of the host, as uint8 -> rows of 64, row after row; padding is zero."""
+        return self._of_raw.pack(host.view(np.uint8), np.zeros((2 * self.entries, self.lanes), np.uint8))
+
+    @cached_property
+    def _of_raw(self) -> Layout:
+        """The same digits on elements that stay as they are."""
+        return Layout(self.size, self.digits)
+
+    def _pack_pairs(self, host: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        device = np.zeros((self.entries, self.lanes), np.float32) if out is None else out
+        rows = self.pack_bytes(host).reshape(self.entries, 2, self.lanes)
+        np.left_shift(rows[:, 1], np.int32(8), out=device.view(np.int32), dtype=np.int32)
+        np.bitwise_or(device.view(np.int32), rows[:, 0], out=device.view(np.int32))
+        return device
+
     @cached_property
     def _places_of_few(self) -> np.ndarray | None:
         """Where each of a few elements lies in the device tensor. None of more, or where one lies at several places."""
         return _few(self)
 
     def unpack(self, device: np.ndarray) -> np.ndarray:
-        """Device entries [entries, 64] -> host values of shape `size`."""
+        """Device entries [entries, 64] -> host values of shape `size`; elements of one byte as uint8."""
+        if self.is_byte:
+            bits = device.view(np.int32)
+            return self._of_raw.unpack(np.stack([bits & 255, bits >> 8], 1).astype(np.uint8))
         cut = _cut(self)
         if cut is not None:
             digits = device.reshape(self.device_size)[cut.live].transpose(np.argsort(cut.order))

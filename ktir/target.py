@@ -34,13 +34,15 @@ class Format:
     """As PyTorch and launch specs call it."""
     published: str
     """As published layouts call it, with IEEE's meaning."""
-    bytes: Literal[2, 4]
+    bytes: Literal[1, 2, 4]
     letter: Literal["f", "i"]
     """What a lane holds of it: an f32 value, or the bits of an i32 (`ktir.isa.kinds`)."""
     hosts: tuple[str, ...]
     """Types of KTIR whose elements the host turns into it."""
     lowest: float = 0.0
     """The lowest finite number of a float."""
+    pair: str = ""
+    """Of one byte: what instructions and descriptors call two of them, which share the 16 bits of a place in a stick."""
 
     @property
     def device_dtypes(self) -> tuple[str, ...]:
@@ -49,8 +51,8 @@ class Format:
 
     @property
     def half(self) -> str:
-        """The float of 16 bits that instructions and descriptors name; the first one where elements are wider, which say nothing by it."""
-        return self.name if self.bytes == 2 else HALVES[0]
+        """What 16 bits of it are, as instructions and descriptors say it; the first one where elements are wider, which say nothing by it."""
+        return self.pair or (self.name if self.bytes == 2 else HALVES[0])
 
 
 FORMATS: dict[str, Format] = {
@@ -62,25 +64,44 @@ FORMATS: dict[str, Format] = {
         Format("i32", "int32", "IEEE_INT32", 4, "i", ("i32", "i64", "i16", "i8", "i1")),
     )
 }
-"""All formats by name."""
-BY_DTYPE: dict[str, Format] = {f.dtype: f for f in FORMATS.values()}
-"""The same by the names that PyTorch has."""
+"""All formats that lanes compute with, by name."""
+BYTES: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("f8E4M3FN", "float8_e4m3fn", "SEN143_FP8", 1, "f", ("f8E4M3FN",), -448.0, "e4m3x2"),
+        Format("f8E5M2", "float8_e5m2", "SEN152_FP8", 1, "f", ("f8E5M2",), -57344.0, "e5m2x2"),
+        Format("i8", "int8", "SENINT8", 1, "i", ("i8",), pair="i8x2"),
+    )
+}
+"""Formats of one byte, by name: matmuls read second operands of them. Rows 2r and 2r + 1 share a stick, whose place l has both lanes l."""
+PAIRS: tuple[str, ...] = tuple(f.pair for f in BYTES.values())
+"""What the 16 bits of a place hold that are no float of 16 bits. Their codes follow those of `HALVES`."""
+BY_DTYPE: dict[str, Format] = {f.dtype: f for f in (*FORMATS.values(), *BYTES.values())}
+"""All by the names that PyTorch has."""
 DL16 = Format("dl16", "", "SEN169_FP16", 2, "f", ("f16", "bf16", "f32"), -8573157376.0)
 """DLFloat16, which the device has in place of f16 and bf16: 1 sign bit, 6 of exponent, 9 of fraction. No type of programs."""
-BY_PUBLISHED: dict[str, Format] = {f.published: f for f in (*FORMATS.values(), DL16)}
+BY_PUBLISHED: dict[str, Format] = {f.published: f for f in (*FORMATS.values(), *BYTES.values(), DL16)}
 """What the device holds by the names of published layouts."""
 HALVES: tuple[str, ...] = tuple(f.name for f in BY_PUBLISHED.values() if f.bytes == 2)
-"""Floats of 16 bits. The place of one here is its code in instructions and descriptors: new ones are added at the end."""
+"""Floats of 16 bits. The place of one here is its code in instructions: new ones are added at the end."""
+SIXTEEN = (*HALVES, *PAIRS)
+"""What 16 bits of a stick may be. The place of one here is its code in descriptors and arguments."""
 
 
 def held(type_: Any) -> Format:
     """The format of a type of KTIR, or of its name. Raises KeyError for one that sticks do not hold."""
-    return FORMATS[str(type_)]
+    name = str(type_)
+    return FORMATS[name] if name in FORMATS else BYTES[name]
 
 
 def element_bytes(type_: Any) -> int:
     """Bytes of an element of a type that sticks hold."""
-    return 2 if is_half(type_) else FORMATS[str(type_)].bytes
+    return 2 if is_half(type_) else held(type_).bytes
+
+
+def is_byte(type_: Any) -> bool:
+    """Whether a type has one byte, which sticks hold in pairs of rows."""
+    return str(type_) in BYTES
 
 
 def type_letter(type_: Any) -> str:

@@ -176,6 +176,8 @@ def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarra
     shape = (layout.entries, LANES)
     if argument.role == "iota":
         return layout.pack(np.arange(np.prod(layout.size, dtype=np.int64)).reshape(layout.size)).reshape(shape)
+    if layout.is_byte:
+        return layout.pack_bytes(_view(argument, arrays).reshape(layout.size))
     if argument.host is None or argument.role == "output":
         entries = np.full(shape, _GARBAGE if layout.dtype == "i32" else np.nan, layout.value_type)
     else:

@@ -105,7 +105,7 @@ def span_bytes(layout: Layout, shares: tuple[int, ...]) -> int:
     The outermost device dimension along which a core's share has more than one position decides: all that lies inside it belongs to the
     window.
     """
-    inside = layout.entries * layout.element_bytes // 2 * STICK_BYTES
+    inside = layout.sticks * STICK_BYTES
     for digit in layout.digits[:-1]:
         inside //= digit.extent
         if digit.dim is None:

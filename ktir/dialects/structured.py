@@ -3,7 +3,8 @@
 * pointwise: all loops parallel;
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
   and on i32 `addi`, `maxsi`, `minsi`);
-* contraction: body `extf, extf, mulf, addf` over two inputs of one float of 16 bits and an f32 accumulator. Reduced loops (k)
+* contraction: body `extf, extf, mulf, addf` over two inputs of one float of 16 bits, or with bytes as second one (`sitofp` of i8), and
+  an f32 accumulator. Reduced loops (k)
   walk both inputs, columns (n)
   only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction if there
   are batches, or if sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.mlir import arith, fill_builtin_region, ir, is_a, linalg, tensor
-from ktir.target import is_half
+from ktir.target import is_byte, is_half
 
 COMBINERS = {
     "arith.addf": "add",
@@ -43,6 +44,33 @@ IDENTITY: dict[str, float] = {
 """What leaves the accumulator as it is; integers are i32."""
 SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 """The body of a contraction."""
+
+
+def _extension(type_: ir.Type) -> str:
+    """The op that makes an f32 of a number."""
+    return "arith.sitofp" if isinstance(type_, ir.IntegerType) else "arith.extf"
+
+
+def extended(scalar: ir.Value, to: ir.Type) -> ir.Value:
+    """A number as a wider float, which has it exactly."""
+    if scalar.type == to:
+        return scalar
+    return (arith.SIToFPOp if isinstance(scalar.type, ir.IntegerType) else arith.ExtFOp)(to, scalar).result
+
+
+def sum_of_products(scalars: Sequence[ir.Value]) -> ir.Value:
+    """The body of a contraction."""
+    first, second, so_far = scalars
+    wide = [extended(x, so_far.type) for x in (first, second)]
+    return arith.AddFOp(so_far, arith.MulFOp(*wide).result).result
+
+
+def widens_block(op: ir.Operation) -> bool:
+    """Whether an op makes a block of a second operand out of one of bytes, which each corelet does for itself."""
+    if not is_a(op, linalg.GenericOp) or not any(is_byte(element_of(v)) for v in list(op.operands)[:-1]):
+        return False
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(u.operand_number == 1 and is_a(u.owner, linalg.GenericOp) and Generic(u.owner.operation).is_contraction for u in uses)
 
 
 def combiner_of(op: ir.Operation) -> str | None:
@@ -97,11 +125,14 @@ class Generic:
 
     @property
     def contraction(self) -> Contraction | None:
-        """The loops of a sum of products in f32 of two inputs of one float of 16 bits; None for everything else."""
-        if self.is_pointwise or len(self.inputs) != 2 or [o.name for o in self.body_ops] != SUM_OF_PRODUCTS:
+        """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte; None for
+        everything else."""
+        if self.is_pointwise or len(self.inputs) != 2:
             return None
         first, second, *_ = self.body.arguments
-        if first.type != second.type or not is_half(first.type):
+        if not is_half(first.type) or [o.name for o in self.body_ops] != ["arith.extf", _extension(second.type), *SUM_OF_PRODUCTS[2:]]:
+            return None
+        if first.type != second.type and not is_byte(second.type):
             return None
         a, b, c = (set(self.walk(i)) - {None} for i in range(3))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]

@@ -5,12 +5,14 @@ The table has ops of MLIR; ops of our dialects, and of plugins, name their kind 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ktir.arithmetic.elementary import FLOAT_PREDICATES
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import KtirError, close_to
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
-from ktir.target import HALVES, is_half, type_letter
+from ktir.target import BYTES, HALVES, is_half, type_letter
 
 _FUNCTIONS = """exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan
 sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"""
@@ -38,17 +40,23 @@ SCALAR_OPS = (*_FLOATS, *_INTEGERS, "arith.cmpf", "arith.cmpi", "arith.select", 
 
 def keeps_lane(op: ir.Operation) -> bool:
     """Whether the result is the operand's lane as it is: floats of 16 bits are carried as f32 values, a mask is 0 or 1."""
-    if op.name not in ("arith.extf", "arith.extui", "arith.bitcast"):
+    if op.name not in ("arith.extf", "arith.extsi", "arith.extui", "arith.bitcast"):
         return False
     types = (str(op.operands[0].type), str(op.results[0].type))
     return (
         types
         in {
-            "arith.extf": [(half, "f32") for half in HALVES],
+            "arith.extf": [*((half, "f32") for half in HALVES), *((name, to) for name in BYTES for to in ("f16", "bf16", "f32"))],
+            "arith.extsi": [("i8", "i32")],
             "arith.extui": [("i1", "i32")],
             "arith.bitcast": [("f32", "i32"), ("i32", "f32")],
         }[op.name]
     )
+
+
+def byte_kind(type_: Any, row: int) -> str:
+    """The kind that takes an element of one byte, of row 0 or 1 of a pair, out of the 16 bits that a lane holds of both: its value, or i32."""
+    return BYTES[str(type_)].pair.removesuffix("x2") + ("lo", "hi")[row]
 
 
 def is_folded(op: ir.Operation) -> bool:
@@ -64,7 +72,7 @@ def is_folded(op: ir.Operation) -> bool:
 
 def kind_of(op: ir.Operation) -> str | None:
     """The kind that computes a scalar op, or None if the vector unit has none for it and its types."""
-    letters = "".join(type_letter(v.type) for v in op.operands)
+    letters = "".join("i" if str(v.type) == "i8" and op.name == "arith.sitofp" else type_letter(v.type) for v in op.operands)
     result = type_letter(op.results[0].type) if len(op.results) == 1 else ""
     if len(letters) != len(op.operands) or not result:
         return None

@@ -6,13 +6,14 @@ bits. Callers are inside `numerics.quiet()`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic import elementary, integers, numerics
+from ktir.arithmetic import elementary, floats, integers, numerics
 from ktir.isa.kinds import KINDS, Kind
 
 F32 = NDArray[np.float32]
@@ -71,6 +72,29 @@ def _on_integers(name: str) -> Callable[..., F32]:
     return apply
 
 
+def _copied(values: F32, out: F32) -> F32:
+    np.copyto(out, values)
+    return out
+
+
+def _byte_of(kind: Kind) -> Callable[..., F32]:
+    """A byte of the 16 bits that lanes hold, by a table of all of its values."""
+    name, part = kind.name[:-2], kind.name[-2:]
+    codes = np.arange(256, dtype=np.uint8)
+    values = {"e4m3": lambda: floats.decode("f8E4M3FN", codes), "e5m2": lambda: floats.decode("f8E5M2", codes)}
+    table = values[name]() if name in values else codes.view(np.int8).astype(np.int32).view(np.float32)
+    first = int(part == "hi") if sys.byteorder == "little" else 3 - int(part == "hi")
+
+    def apply(x: F32, out: F32 | None = None) -> F32:
+        found = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, 4)[..., first]
+        if out is None or out.shape != found.shape:
+            values = table[found]
+            return values if out is None else _copied(values, out)
+        return np.take(table, found, out=out, mode="clip")
+
+    return apply
+
+
 def _on_lanes(kind: Kind) -> Callable[..., F32]:
     compute, count = _compute(kind.name), len(kind.takes)
 
@@ -88,6 +112,8 @@ def _on_lanes(kind: Kind) -> Callable[..., F32]:
 def _function(kind: Kind) -> Callable[..., F32]:
     if kind.name == "select":
         return _select
+    if kind.opens:
+        return _byte_of(kind)
     return numerics.PLAIN.get(kind.name) or (_on_integers(kind.name) if kind.takes == "ii" else _on_lanes(kind))
 
 

@@ -23,6 +23,8 @@ class Kind:
     takes: str
     gives: str
     cost: Cost = "simple"
+    opens: str = ""
+    """Of one that takes a byte out of 16 bits: which pair it is of."""
 
     @property
     def rounds(self) -> bool:
@@ -58,6 +60,7 @@ _ALL = [
     *_of("select", "mxx", "x"),
     *_of("fma", "fff", "f"),
     *_of("addh maxnum minnum addb addl", "ff", "f"),
+    *(Kind(f"{name}{part}", "i", gives, opens=f"{name}x2") for name, gives in (("e4m3", "f"), ("e5m2", "f"), ("i8", "i")) for part in ("lo", "hi")),
 ]
 
 _FORMULAS: dict[str, str] = {
@@ -111,6 +114,12 @@ _FORMULAS: dict[str, str] = {
     "remui": "x − y · divui(x, y)",
     "select": "y where the mask x is not 0, else z: the 32 bits as they are",
     "fma": "x · y + z, rounded once",
+    "e4m3lo": "the f8E4M3FN whose bits are bits 0 to 7",
+    "e4m3hi": "the f8E4M3FN whose bits are bits 8 to 15",
+    "e5m2lo": "the f8E5M2 whose bits are bits 0 to 7",
+    "e5m2hi": "the f8E5M2 whose bits are bits 8 to 15",
+    "i8lo": "bits 0 to 7, read with sign",
+    "i8hi": "bits 8 to 15, read with sign",
 }
 _RELATIONS = {"eq": "x = y", "ne": "x ≠ y", "gt": "x > y", "ge": "x ≥ y", "lt": "x < y", "le": "x ≤ y"}
 

@@ -146,7 +146,7 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),
-                range=ranges.get(host.arg) if host is not None else None,
+                range=ranges.get(host.arg) if host is not None and not format_.pair else None,  # a byte may be any
             )
         )
     return arguments

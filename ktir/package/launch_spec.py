@@ -159,7 +159,7 @@ class LaunchSpec:
                 ("name", a.name, b.name),
                 ("role", a.role, b.role),
                 ("sticks", a.sticks, b.sticks),
-                ("element bytes", BY_DTYPE[a.dtype].bytes, b.element_bytes),
+                ("element bytes", max(BY_DTYPE[a.dtype].bytes, 2), b.element_bytes),
                 ("half", BY_PUBLISHED[a.layout.device_dtype].half, b.half),
             )
             out += [f"argument {i}: {what} is {mine!r}, but {other!r} in the program" for what, mine, other in pairs if mine != other]

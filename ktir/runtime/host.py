@@ -22,6 +22,8 @@ TYPES = {
     "f16": ("float16",),
     "bf16": ("bfloat16",),
     "f32": ("float32",),
+    "f8E4M3FN": ("float8_e4m3fn",),
+    "f8E5M2": ("float8_e5m2",),
     "i64": ("int64", "uint64"),
     "i32": ("int32", "uint32"),
     "i16": ("int16", "uint16"),

@@ -175,6 +175,13 @@ _DECLARED = (
     Declared("ktir.resident", kinds.RESIDENT, _VIEW, _DIVIDED, "What stays in the scratchpad and is seen through this view."),
     Declared("ktir.rotate", kinds.ROTATE, _VIEW, (Level.ALLOCATED,), "The buffer changes place with every trip of the loops around it."),
     Declared(
+        "ktir.per_corelet",
+        kinds.UNIT,
+        _VIEW,
+        (Level.ALLOCATED,),
+        "Each corelet makes and reads a tensor of its own; the second one's lies behind the first one's.",
+    ),
+    Declared(
         "ktir.acc",
         kinds.ACC,
         names(scf.ForOp),

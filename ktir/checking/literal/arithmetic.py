@@ -44,8 +44,25 @@ def half(x: float, kind: str) -> int:
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
+PAIRS = ("e4m3x2", "e5m2x2", "i8x2")
+"""What 16 bits are that hold two bytes."""
+
+
+def byte(bits: int, kind: str) -> Lane:
+    """A byte as a lane: an f8E4M3FN (1, 4 and 3 bits, one code for NaN), an f8E5M2, which is the upper byte of an f16, or an i8."""
+    if kind == "i8":
+        return wrapped(bits - (bits >> 7 << 8))
+    if kind == "e5m2":
+        return widened(bits << 8, "f16")
+    exponent, fraction = bits >> 3 & 15, bits & 7
+    size = math.nan if bits & 127 == 127 else math.ldexp(fraction + 8 * (exponent > 0), max(exponent, 1) - 10)
+    return lane(math.copysign(size, -(bits >> 7) or 1))
+
+
 def widened(bits: int, kind: str) -> Lane:
-    """16 bits of an f16, bf16 or dl16 as a lane."""
+    """16 bits of an f16, bf16 or dl16 as a lane; those of a pair as they are."""
+    if kind in PAIRS:
+        return bits
     if kind == "dl16":
         code, sign = bits & 0x7FFF, -1.0 if bits >> 15 else 1.0
         return lane(math.nan if code == 0x7FFF else sign * math.ldexp(512 + code % 512, (code >> 9) - 40) if code else sign * 0.0)
@@ -157,6 +174,8 @@ UNSIGNED: dict[str, Callable[..., int]] = {
 BITS: dict[str, Callable[..., Lane]] = {
     "mov": lambda x: x,
     "select": lambda x, y, z: y if x else z,
+    **{f"{name}lo": partial(lambda x, kind: byte(x & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
+    **{f"{name}hi": partial(lambda x, kind: byte(x >> 8 & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
     "sitofp": lambda x: lane(float(signed(x))),
     "uitofp": lambda x: lane(float(x)),
     **dict.fromkeys(("fptosi", "fptoui"), lambda x: wrapped(math.trunc(number(x))) if math.isfinite(number(x)) else 0),

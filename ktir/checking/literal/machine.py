@@ -280,7 +280,7 @@ class _Place:
     def read(self) -> list[int]:
         """The bits of the elements; dead lanes give the pad value."""
         pad = PADS[self.d.get("pad", "zero")]
-        dead = arithmetic.half(pad, self.kind) if self.size == 2 else arithmetic.lane(pad)
+        dead = 0 if self.kind in arithmetic.PAIRS else arithmetic.half(pad, self.kind) if self.size == 2 else arithmetic.lane(pad)
         found = [struct.unpack_from(FORMATS[self.size], self.space, at)[0] for at in self.addresses]
         return found + [dead] * (LANES - self.live)
 

@@ -1,7 +1,7 @@
 """Element types of FIFO entries: what is stored in sticks of floats of 16 bits, or enters PT, must lie on the grid of these.
 
 An entry lies on a grid if it comes from such a stick, or if the last operation on it rounded it or cannot leave the grid. The check does
-not look at values: it follows the words of the trace. A *grid* here is a set of formats, a bit for each of `HALVES`: those that hold a
+not look at values: it follows the words of the trace. A *grid* here is a set of formats, a bit for each of `SIXTEEN`: those that hold a
 value.
 """
 
@@ -21,15 +21,16 @@ from ktir.emulator.machine.program.of_lanes import OF_LANES, kept_by
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
+from ktir.isa.kinds import KINDS
 from ktir.isa.program import Program, Word
-from ktir.target import HALVES
+from ktir.target import HALVES, SIXTEEN
 
-OF_ALL = (1 << len(HALVES)) - 1
+OF_ALL = (1 << len(SIXTEEN)) - 1
 """What lies on every grid."""
 
 
 def _of(*halves: str) -> int:
-    return sum(1 << HALVES.index(half) for half in halves)
+    return sum(1 << SIXTEEN.index(half) for half in halves)
 
 
 def check_grid(program: Program, trace: Trace) -> None:
@@ -67,6 +68,10 @@ class _Runs:
         return all(grid & _of(half) for _, grid in self.pop(count))
 
 
+class _Unopened(Exception):
+    """A byte is taken out of what is no pair of its format."""
+
+
 class _Walk:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -100,7 +105,10 @@ class _Walk:
                     raise self.fault(e, f"fills {half} sticks with {float(x.value)!r}, which is no {half} value")
             case Does.REPEAT:
                 assert x.body
-                self.rep(x.body, e.steps)
+                try:
+                    self.rep(x.body, e.steps)
+                except _Unopened as error:
+                    raise self.fault(e, str(error)) from None
             case Does.MOVE:
                 pass  # elements go as they are
             case _:
@@ -180,6 +188,10 @@ def _grid(w: Word, sources: list[int]) -> int:
             return sources[0] & grid_of(integer_lane(w["fill"]))
         case Does.ACCUMULATE:
             return sources[0] & _of(*kept_by(w["kind"]))
+        case Does.FUNCTION if pair := KINDS[w["kind"]].opens:
+            if not sources[0] & _of(pair):
+                raise _Unopened(f"takes a byte by '{w['kind']}' out of entries that are no {pair}")
+            return _of(*HALVES) if KINDS[w["kind"]].gives == "f" else 0
         case Does.FUNCTION:
             return _of(w["half"]) if w["round"] else reduce(and_, sources[w["kind"] == "select" :]) & _of(*kept_by(w["kind"]))
     raise AssertionError(w.op)

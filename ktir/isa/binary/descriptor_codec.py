@@ -9,7 +9,7 @@ import numpy as np
 
 from ktir.isa.descriptor import BOUND_LAYOUT, DESCRIPTOR_BYTES, DESCRIPTOR_LAYOUT, LEVELS, MAX_RANK, NONE16, PADS, Bound, Descriptor
 from ktir.isa.program import Argument
-from ktir.target import HALVES
+from ktir.target import SIXTEEN
 
 BOUND_DTYPE = np.dtype(list(BOUND_LAYOUT))
 DESCRIPTOR_DTYPE = np.dtype([(f[0], BOUND_DTYPE if f[0] == "bounds" else f[1], *f[2:]) for f in DESCRIPTOR_LAYOUT])
@@ -80,9 +80,9 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
 
 def half_faults(held: Descriptor | Argument) -> Iterator[str]:
     """What is wrong with the floats of 16 bits of a descriptor or an argument."""
-    if held.half not in HALVES:
-        yield f"half expects one of {', '.join(HALVES)}, but got {held.half!r}"
-    elif held.half != HALVES[0] and held.element_bytes != 2:
+    if held.half not in SIXTEEN:
+        yield f"half expects one of {', '.join(SIXTEEN)}, but got {held.half!r}"
+    elif held.half != SIXTEEN[0] and held.element_bytes != 2:
         yield f"half is {held.half}, but elements have {held.element_bytes} bytes"
 
 
@@ -135,7 +135,7 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["space"] = SPACES.index(d.space)
         record["log2_element_bytes"] = d.element_bytes // 2
         record["rank"] = rank
-        record["half"] = HALVES.index(d.half)
+        record["half"] = SIXTEEN.index(d.half)
         record["flags"] = int(d.splat) | int(d.element) << 1 | PADS.index(d.pad) << 4
         record["extent"][:rank] = d.extent
         record["stride"][:rank] = d.stride
@@ -169,7 +169,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         problems.append(f"rank expects 0 to {MAX_RANK}, but got {r['rank']}")
     if r["flags"] & ~0x33 or r["flags"] >> 4 >= len(PADS):
         problems.append(f"unknown flags {r['flags']:#04x}")
-    if r["half"] >= len(HALVES):
+    if r["half"] >= len(SIXTEEN):
         problems.append(f"unknown half code {r['half']}")
     if any(r["reserved"]):
         problems.append("reserved field is not zero")
@@ -196,7 +196,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         lane_stride=r["lane_stride"] if r["flags"] & 2 else None,
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
-        half=HALVES[r["half"]],
+        half=SIXTEEN[r["half"]],
         bounds=tuple(b for b in bounds if b is not None),
     )
     return d, problems

@@ -23,7 +23,7 @@ from ktir.isa.program import Kernel, Program, Word, drained_rows
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed import vector_body
 from ktir.isa.wellformed.structure import Fault, Site, sites
-from ktir.target import STICK_BYTES, Target
+from ktir.target import HALVES, STICK_BYTES, Target
 
 BLOCK = 64
 """Entries of a block of weights."""
@@ -296,7 +296,7 @@ class _Kernel:
 def _holds(half: str, value: float) -> bool:
     """Whether a float of 16 bits has this number."""
     number = np.full(1, value, np.float32)
-    return math.isnan(value) or bool(round_to(half, number) == number)
+    return half in HALVES and (math.isnan(value) or bool(round_to(half, number) == number))
 
 
 def _without(extent: tuple[int, ...], dim: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
 from ktir.mlir import ir
-from ktir.target import FORMATS, LANES, STICK_BYTES, Format
+from ktir.target import BYTES, FORMATS, LANES, STICK_BYTES, Format, held, is_byte
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,13 @@ class Tile:
     clips: tuple[Clip, ...] = ()
     buffer: tuple[int, int] = (0, 0)
     """LX: first stick and end of all slots of the view."""
+    per_corelet: bool = False
+    """Whether each corelet has one of its own, the second one's behind the first one's."""
 
     @property
     def element_bytes(self) -> int:
-        """2 or 4."""
-        return self.element.bytes
+        """Of a place: 2 or 4. Two bytes share one."""
+        return max(self.element.bytes, 2)
 
     @property
     def rotation(self) -> int:
@@ -176,7 +178,7 @@ class TileEvaluator:
         index, view = self.index, base.owner.opview
         assert isinstance(view, ktdp.ConstructMemoryViewOp)
         element = str(view.element_type)
-        if element not in FORMATS:
+        if element not in FORMATS and element not in BYTES:
             raise Unsupported(
                 f"'{op.name}' op is on elements of type {element}, but the instruction stream moves {', '.join(FORMATS)}",
                 location_text(op.location),
@@ -199,8 +201,12 @@ class TileEvaluator:
             clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not of_lanes), lanes=of_lanes))
         clips += self._lanes(op, view, first, walked)
         local = view.memory_space == "ct_local"
-        buffer = _buffer(view, index(view.offset), sizes, steps, FORMATS[element].bytes, index.trips) if local else (0, 0)
-        return Tile(op, local, FORMATS[element], anchor, shape, tuple(strides), tuple(clips), buffer)
+        buffer = _buffer(view, index(view.offset), sizes, steps, held(element).bytes, index.trips) if local else (0, 0)
+        per_corelet = "ktir.per_corelet" in view.operation.attributes
+        if per_corelet:
+            buffer = buffer[0], 2 * buffer[1] - buffer[0]
+        tile = Tile(op, local, held(element), anchor, shape, tuple(strides), tuple(clips), buffer, per_corelet)
+        return _in_pairs(tile) if is_byte(element) else tile
 
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
         """Where the view's sticks are cut at a lane: 64*stick + lane <= last."""
@@ -211,6 +217,21 @@ class TileEvaluator:
             room = self.index.subtract(room, first[-1], op)
             clips.append(Clip(position or 0, room, 0 if position is None else LANES, lanes=True))
         return clips
+
+
+def _in_pairs(tile: Tile) -> Tile:
+    """A tile of bytes as one of places of 16 bits: rows 2r and 2r + 1 of 64 lanes each are one row of it."""
+    *outer, row, lane = tile.strides
+    anchor, dim = tile.anchor, len(outer)
+    steps = [*outer, *anchor.steps.values(), *([anchor.rotation.step] if anchor.rotation else []), *anchor.constant.tolist()]
+    whole = not any(step % STICK_BYTES for step in steps)
+    if (row, lane) != (LANES, 1) or tile.shape[dim] % 2 or not whole or any(clip.lanes for clip in tile.clips):
+        raise refused(tile.op, f"is on {tile.element.name}, of which two rows share a stick, but its tile is not of whole pairs of rows")
+    rotation = anchor.rotation and replace(anchor.rotation, step=anchor.rotation.step // 2)
+    halved = Index(anchor.constant // 2, anchor.argument, {level: step // 2 for level, step in anchor.steps.items()}, rotation)
+    clips = tuple(replace(clip, step=2 * clip.step) if clip.dim == dim else clip for clip in tile.clips)
+    shape = (*tile.shape[:dim], tile.shape[dim] // 2, tile.shape[-1])
+    return replace(tile, anchor=halved, shape=shape, strides=(*(s // 2 for s in outer), LANES, 1), clips=clips)
 
 
 def _buffer(

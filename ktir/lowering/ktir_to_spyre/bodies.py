@@ -13,14 +13,14 @@ import numpy as np
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import SCALAR_OPS, is_folded, keeps_lane, kind_of
+from ktir.dialects.vector_kinds import SCALAR_OPS, byte_kind, is_folded, keeps_lane, kind_of
 from ktir.isa.instructions import FIRST_ACCUMULATOR, PARTS
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word, word
 from ktir.lowering.ktir_to_spyre.lane_masks import LaneMasks, is_index_arithmetic
 from ktir.lowering.ktir_to_spyre.registers import Registers
 from ktir.mlir import arith, ir, is_a
-from ktir.target import FORMATS, Target, is_half, type_letter
+from ktir.target import FORMATS, Target, is_byte, is_half, type_letter
 
 _SCARCE = 6
 """Free registers below which a constant no longer keeps one for the whole body."""
@@ -65,6 +65,8 @@ class VectorBody:
     masks: LaneMasks
     source: int
     target: Target
+    row: int = 0
+    """Of the pairs of rows that operands of one byte have: which one it is for."""
     parts: dict[str, list[Word]] = field(default_factory=lambda: {part: [] for part in PARTS})
     _constants: dict[tuple[str, bytes], ir.Value] = field(default_factory=dict)
 
@@ -74,7 +76,10 @@ class VectorBody:
         self.registers = Registers(g, _alias, self.target)
         for argument, stream in zip(g.body.arguments, self.streams, strict=False):
             if any(True for _ in argument.uses):
-                self._emit(stream.part, "vin", dst=self.registers.define(argument, stream.part), fifo=stream.fifo)
+                register = self.registers.define(argument, stream.part)
+                self._emit(stream.part, "vin", dst=register, fifo=stream.fifo)
+                if is_byte(argument.type):
+                    self._emit(stream.part, "v1", kind=byte_kind(argument.type, self.row), dst=register, src=register)
             else:
                 raise Unsupported("'linalg.generic' op does not use one of its operands", location_text(g.op.location))
         combine = None if g.is_pointwise else g.yielded.owner

@@ -4,6 +4,8 @@ finished accumulator drains it. A block of R rows is halved over the corelets; a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects.structured import IDENTITY, Generic
@@ -26,7 +28,7 @@ def multiply(operands: Operands, g: Generic) -> Action:
     rows = _corelet_rows(a.shape[1], g.op)
     transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
     number = operands.source_id(g.op)
-    weights = operands.table.describe(b, [(LANES, 1)])
+    weights = operands.table.describe(b, [(LANES, 1)], corelet_rows=LANES if b.per_corelet else 0)
     halved = a.shape[1] > 1
     activations = operands.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
     return Action(
@@ -37,24 +39,50 @@ def multiply(operands: Operands, g: Generic) -> Action:
             ],
             Unit.PT: [word("ldw", number, half=a.element.half), word("mm", number, rows=rows, half=a.element.half)],
         },
-        [operands.touch(Unit.LXLU, b, False, halved=False), operands.touch(Unit.LXLU, a, False, halved=halved)],
+        [operands.touch(Unit.LXLU, b, False, halved=b.per_corelet), operands.touch(Unit.LXLU, a, False, halved=halved)],
     )
 
 
-def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Action:
-    """A pointwise op or a reduction over the sticks of a row."""
+def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> list[Action]:
+    """A pointwise op or a reduction over the sticks of a row. One that reads bytes is done twice: for the first rows of the pairs, and for
+    the second ones."""
     _check_start(g)
+    tiles = [None if _is_accumulator(v) else operands.of(v) for v in g.inputs]
+    if not any(tile is not None and tile.element.pair for tile in tiles):
+        return [_vector(operands, g, tiles, target, machine)]
+    if target.element.pair or not g.is_pointwise or None in tiles:
+        raise refused(g.op, "on elements of one byte is supported where it reads them element for element and makes wider ones")
+    return [_vector(operands, g, [t and _of_pairs(t, g, i, row) for i, t in enumerate(tiles)], _rows(target, row), machine, row) for row in (0, 1)]
+
+
+def _of_pairs(tile: Tile, g: Generic, operand: int, row: int) -> Tile:
+    """What is read for the rows `row` of the pairs."""
+    if tile.element.pair and g.loop_of(operand, 1) is None:
+        raise refused(g.op, "spreads a row of elements of one byte, which is not supported")
+    return tile if tile.element.pair or g.loop_of(operand, 1) is None else _rows(tile, row)
+
+
+def _rows(tile: Tile, first: int) -> Tile:
+    """Every other row of a tile, which nothing clips."""
+    if tile.clips or tile.shape[1] % 2:
+        raise refused(tile.op, "is on rows that are not all there, beside elements of one byte")
+    anchor = replace(tile.anchor, constant=tile.anchor.constant + first * tile.strides[1])
+    strides = (tile.strides[0], 2 * tile.strides[1], *tile.strides[2:])
+    return replace(tile, anchor=anchor, shape=(tile.shape[0], tile.shape[1] // 2, *tile.shape[2:]), strides=strides)
+
+
+def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target: Tile, machine: Target, part: int = 0) -> Action:
+    """An op, or of one that reads bytes the `part` of its rows; tiles are of those."""
     number = operands.source_id(g.op)
     stick_loop, row_loop, lane_loop = (0, 1, 2) if g.is_pointwise else (1, 0, 2)
-    rows = _corelet_rows(target.shape[1], g.op)
-    halved = target.shape[1] > 1
-    tiles = [None if _is_accumulator(v) else operands.of(v) for v in g.inputs]
+    rows = target.shape[1] if target.per_corelet else _corelet_rows(target.shape[1], g.op)
+    halved = rows < target.shape[1]
     sticks = target.shape[0]
     if not g.is_pointwise:
         sticks = max((t.shape[0] for i, t in enumerate(tiles) if t is not None and g.loop_of(i, 0) is not None), default=1)
     pushes: list[Word] = []
     streams: list[Stream] = []
-    accesses = [operands.touch(Unit.LXSU, target, True, halved=halved)]
+    accesses = [operands.touch(Unit.LXSU, target, True, halved=halved or target.per_corelet)]
     program: dict[Unit, list[Word]] = {}
     for i, tile in enumerate(tiles):
         check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
@@ -85,12 +113,13 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> Act
         pushes.insert(0, word("par", number, streams=len(pushes)))
     if pushes:
         program[Unit.LXLU] = pushes
-    body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, machine)
+    body = VectorBody(g, streams, LaneMasks(stick_loop, lane_loop, sticks), number, machine, part)
     program[Unit.SFP] = body.build(rows, sticks)
     out: Walk = [(rows, 1)]
     if g.is_pointwise and sticks > 1:
         out.append((sticks, 0))
-    result = operands.table.describe(target, out, corelet_rows=rows if halved else 0, one_corelet=not halved)
+    apart = halved or target.per_corelet
+    result = operands.table.describe(target, out, corelet_rows=rows if apart else 0, one_corelet=not apart)
     program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
     return Action(program, accesses)
 

@@ -22,7 +22,7 @@ from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
 from ktir.pipeline import Pass
-from ktir.target import DL16
+from ktir.target import DL16, HALVES
 from ktir.target import held as format_of
 
 
@@ -92,7 +92,7 @@ def _in_dl16(program: Program) -> Program:
     """The same on DLFloat16 in place of all floats of 16 bits."""
 
     def held(of: Any) -> Any:
-        return replace(of, half=DL16.name) if of.element_bytes == 2 else of
+        return replace(of, half=DL16.name) if of.element_bytes == 2 and of.half in HALVES else of
 
     def changed(w: Word, kernel: Kernel) -> Word:
         operands = dict(w.operands)
@@ -129,5 +129,5 @@ def program_arguments(entry: func.FuncOp) -> list[Argument]:
             entries *= extent
         element = format_of(layout.dtype)
         name, role = ir.StringAttr(d["ktir.name"]).value, ir.StringAttr(d["ktir.role"]).value
-        arguments.append(Argument(name, role, entries * element.bytes // 2, element.bytes, element.half))
+        arguments.append(Argument(name, role, entries * element.bytes // 2, 4 if element.bytes == 4 else 2, element.half))
     return arguments

@@ -90,7 +90,7 @@ class DescriptorTable:
                               location_text(tile.op.location))  # fmt: skip
         descriptor = Descriptor(
             space="lx" if tile.local else "ddr",
-            element_bytes=tile.element.bytes,
+            element_bytes=2 if tile.element_bytes == 2 else 4,
             extent=tuple(extent for extent, _ in walk),
             stride=tuple(0 if dim is None else tile.strides[dim] * size for _, dim in walk),
             base=anchor.scalar * size if anchor.is_uniform else 0,

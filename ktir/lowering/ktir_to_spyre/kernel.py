@@ -81,7 +81,7 @@ class KernelLowering:
             elif is_a(op, scf.IfOp):
                 self._branches(op, loop)
             elif is_a(op, ktdp.StoreOp):
-                loop.children.append(self._store(op))
+                loop.children += self._store(op)
             elif is_a(op, linalg.GenericOp):
                 g = Generic(op)
                 if g.is_contraction:
@@ -119,26 +119,26 @@ class KernelLowering:
 
     # Transfers
 
-    def _store(self, op: ir.Operation) -> Action:
+    def _store(self, op: ir.Operation) -> list[Action]:
         value = op.operands[0]
         producer = value.owner.operation if hasattr(value.owner, "operation") else value.owner
         target = self.operands.place(op.operands[1])
         if is_a(producer, ktdp.LoadOp):
             source = self.operands.place(producer.operands[0])
             if isinstance(source, Tile) and source.local and not (isinstance(target, Tile) and target.local):
-                return self._write(op, source, target)
+                return [self._write(op, source, target)]
             refuse_on_some_cores(op, self.live)
             if isinstance(target, Tile) and target.local and not (isinstance(source, Tile) and source.local):
-                return self._load(producer, source, target)
+                return [self._load(producer, source, target)]
             raise refused(op, "copies within one memory space, which has no instruction")
         refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
             if is_a(producer, linalg.GenericOp):
                 return vector(self.operands, Generic(producer), target, self.target)
             if is_a(producer, linalg.FillOp):
-                return self._fill(producer, target)
+                return [self._fill(producer, target)]
             if is_a(producer, ktdp.InterTileConsumeOp):
-                return self._exchange(producer, target)
+                return [self._exchange(producer, target)]
         raise refused(op, f"of a '{producer.name}' result has no instruction")
 
     def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:

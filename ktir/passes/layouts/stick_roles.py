@@ -22,7 +22,7 @@ from ktir.cost.softmax import Sticks
 from ktir.mlir import func, ir
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.stick_choice import IMPOSSIBLE, Table, choose
-from ktir.target import LANES, element_bytes
+from ktir.target import LANES, element_bytes, is_byte
 
 GRANULE = 32
 """Bytes that memory moves at least; `ktir.target` has the machine's."""
@@ -79,6 +79,8 @@ def configurations(node: Node) -> list[Configuration]:
         a, b, result = node.loops
         columns = None if n is None else result.index(n)
         second = [None] if n is None else [b.index(n), b.index(k)]
+        if is_byte(dtype_of(node.tensors[1])) and n is not None:  # two rows share a stick
+            second = [b.index(in_stick) for in_stick, row in ((n, k), (k, n)) if node.extent(row) % 2 == 0]
         return [(a.index(k), s, columns) for s in second]
     else:
         walked = {v for s in node.subscripts if isinstance(s, IndexedBy) for v in s.variables}

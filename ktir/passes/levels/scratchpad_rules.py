@@ -59,6 +59,8 @@ def place_of(view: ir.Operation) -> Place:
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
         raise Broken("expects a view of the scratchpad to have static sizes and strides")
     size = (sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1) * width
+    if "ktir.per_corelet" in view.attributes:
+        size *= 2
     address = _address(view.operands[0])
     if "ktir.rotate" not in view.attributes:
         if address is None or address.slots:

@@ -12,12 +12,23 @@ from typing import NamedTuple
 
 from ktir.analysis.axes import k_in_stick
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, element_of, elementwise, filled, generic, index_constant, index_sum
+from ktir.dialects.structured import (
+    Generic,
+    affine_map,
+    element_of,
+    elementwise,
+    extended,
+    filled,
+    generic,
+    index_constant,
+    index_sum,
+    sum_of_products,
+)
 from ktir.mlir import arith, ir, is_a, scf, tensor
 from ktir.passes.tiling.blocks import Blocks, filled_along, insert_part, insert_stick, part, rebuilt, stick, times
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.passes.tiling.tile_views import IndirectWindow, Window
-from ktir.target import LANES
+from ktir.target import LANES, is_byte
 
 
 class Weights(NamedTuple):
@@ -41,21 +52,21 @@ class Weights(NamedTuple):
         at_taps = {tap.second: at for tap, at in zip(m.taps, taps, strict=False)}
         return Weights(None, blocks.window(m.second.owner.operation, m.second, inside, at_taps), element_of(m.second), before)
 
-    def block(self, first: ir.Value, number: ir.Value, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
-        """The block of 64 rows `number` in stick `first`; the tensor that keeps what is loaded, if there is one, with it."""
+    def block(self, first: ir.Value, number: ir.Value, to: ir.Type, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
+        """The block of 64 rows `number` in stick `first`, of the type `to`; the tensor that keeps what is loaded, if there is one, with it."""
         row = arith.MulIOp(number, index_constant(LANES)).result
         inside = index_sum(self.before, row)
         assert not isinstance(inside, int)
         shape = [1, LANES, LANES]
         if self.memory is None:
             assert self.whole is not None
-            return part(self.whole, [first, inside], shape), []
+            return widened(part(self.whole, [first, inside], shape), to), []
         block = ktdp.load(self.memory.tile(first, row, shape), self.element)
         if not filling:
-            return block, []
+            return widened(block, to), []
         (tensor_,) = filling
         filled_ = insert_part(block, tensor_, [first, inside])
-        return part(filled_, [first, inside], shape), [filled_]
+        return widened(part(filled_, [first, inside], shape), to), [filled_]
 
 
 def load_whole(blocks: Blocks, m: Matmul) -> None:
@@ -150,7 +161,7 @@ def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, fillin
                 a = blocks.load_stick(rows.owner.operation, k, at_taps)
             else:
                 a = stick(blocks.built[rows], k)
-            b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), so_far)
+            b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), element_of(rows), so_far)
             scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
         return list(loop.results)
 
@@ -194,4 +205,11 @@ def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.
         affine_map(3, [None, 1, 2] if transposed else [None, 2, 1]),
         affine_map(3, [None, 0, 1]),
     ]
-    return generic([a, b], accumulator, maps, ["parallel", "parallel", "reduction"], g.copy_body, loc=g.op.location)
+    return generic([a, b], accumulator, maps, ["parallel", "parallel", "reduction"], sum_of_products, loc=g.op.location)
+
+
+def widened(block: ir.Value, to: ir.Type) -> ir.Value:
+    """A block of a second operand as the array takes it: elements of one byte become such of the first operand, exactly."""
+    if not is_byte(element_of(block)):
+        return block
+    return elementwise([block], tensor.EmptyOp(ir.RankedTensorType(block.type).shape, to).result, lambda x: extended(x[0], to))

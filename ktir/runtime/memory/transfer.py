@@ -14,12 +14,18 @@ from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, rou
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
+from ktir.target import held, is_byte
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
+E4M3, E5M2 = (np.dtype([(name, np.uint8)]) for name in ("float8_e4m3fn", "float8_e5m2"))
+"""Likewise of the floats of one byte."""
+_OWN = {"bf16": BF16, "f8E4M3FN": E4M3, "f8E5M2": E5M2}
+"""Type of KTIR -> that of its elements."""
+_BY_NAME = {name: dtype for dtype in _OWN.values() for name in dtype.names or ()}
 _FLOATS = (*(np.dtype(name) for name in "float16 float32".split()), BF16)
 _INTEGERS = tuple(np.dtype(name) for name in "int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
-_I32 = ValueRange(-(2**31), 2**31 - 1)
+_I32, _I8 = ValueRange(-(2**31), 2**31 - 1), ValueRange(-128, 127)
 _FEW = 64
 """Integers that are compared in less time than NumPy takes to begin."""
 
@@ -32,24 +38,27 @@ def number(value: float, dtype: Any) -> np.ndarray:
 
 def dtype_name(array: np.ndarray) -> str:
     """What PyTorch calls the type of the elements."""
-    return "bfloat16" if array.dtype == BF16 else array.dtype.name
+    return array.dtype.names[0] if array.dtype.names else array.dtype.name
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """A NumPy array on the memory of a tensor of PyTorch on the host, one of bfloat16 with elements of `BF16`."""
-    if str(tensor.dtype) == "torch.bfloat16":
-        return tensor.detach().view(sys.modules["torch"].int16).numpy().view(BF16)
+    """A NumPy array on the memory of a tensor of PyTorch on the host; types that NumPy lacks have elements of their own, as `BF16`."""
+    if (own := _BY_NAME.get(str(tensor.dtype).removeprefix("torch."))) is not None:
+        torch = sys.modules["torch"]
+        return tensor.detach().view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
     return tensor.detach().numpy()
 
 
 def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
     """A NumPy array on the same memory; takes arrays, anything with torch's `detach().numpy()`, and Python's numbers.
 
-    element: the type of KTIR that is expected. Arrays of bfloat16 are of `BF16`, of the type of that name in `ml_dtypes`, or, where that is
-    what is expected, of uint16. Raises KtirError for types that do not become it: floats come from floats, integers from integers and bool.
+    element: the type of KTIR that is expected. Arrays of types that NumPy lacks are of our own (`BF16`), of the type of that name in
+    `ml_dtypes`, or, where that is what is expected, unsigned integers of as many bits. Raises KtirError for types that do not become it: floats come from floats, integers from integers and bool.
     """
     integers = element[0] == "i"
     takes, names = (_INTEGERS, "integers or bool") if integers else (_FLOATS, "float16, bfloat16 or float32")
+    if is_byte(element) and not integers:
+        takes, names = (_OWN[element],), held(element).dtype
     if isinstance(tensor, (int, float)):
         tensor = number(tensor, np.float32 if isinstance(tensor, float) else np.int64)
     if not isinstance(tensor, np.ndarray):
@@ -57,8 +66,11 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
             tensor = array_of(tensor)
         except (AttributeError, TypeError) as e:
             raise KtirError(f"argument '{name}' expects a tensor of {names} in host memory, but got {tensor!r:.80}") from e
-    if (tensor.dtype.kind == "V" and tensor.dtype.name == "bfloat16") or (element == "bf16" and tensor.dtype == np.uint16):
-        tensor = tensor.view(BF16)
+    own = _BY_NAME.get(tensor.dtype.name) if tensor.dtype.kind == "V" else None
+    if element in _OWN and tensor.dtype == f"u{_OWN[element].itemsize}":
+        own = _OWN[element]
+    if own is not None and tensor.dtype != own:
+        tensor = tensor.view(own)
     if tensor.dtype not in takes:
         raise KtirError(f"argument '{name}' expects element type {names}, but got {tensor.dtype}")
     return tensor
@@ -90,6 +102,8 @@ def to_device(
     """
     if layout.dtype == "i32":
         return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
+    if layout.is_byte:
+        return layout.pack(_one_byte(view, name).reshape(layout.size), out)
     if allowed is not None and view.size:
         wide = view if view.dtype != BF16 else decode("bf16", view.view(np.uint16))
         check_range(wide.min().item(), wide.max().item(), allowed, name)
@@ -137,6 +151,13 @@ def _narrowed(values: np.ndarray, name: str, allowed: ValueRange) -> np.ndarray:
         check_range(min(some), max(some), allowed, name)
     narrowed = values.astype(np.int32)
     return narrowed if allowed.spare is None else np.where(narrowed == values, narrowed, np.int32(allowed.spare))
+
+
+def _one_byte(values: np.ndarray, name: str) -> np.ndarray:
+    """The bits of elements of one byte; of wider integers, which must fit. Raises OutOfRange."""
+    if values.itemsize > 1:
+        values = _narrowed(values, name, _I8).astype(np.int8)
+    return values.view(np.uint8)
 
 
 def _as_signed(values: np.ndarray, allowed: ValueRange) -> np.ndarray:
@@ -188,7 +209,9 @@ def from_device(
         np.copyto(view, found, where=own)
         return
     values = layout.unpack(device).reshape(view.shape)
-    if values.dtype == np.float16 and view.dtype == np.float16:
+    if layout.is_byte:
+        np.copyto(view.view(np.uint8), values)
+    elif values.dtype == np.float16 and view.dtype == np.float16:
         view[...] = values
     elif values.dtype == np.float16:
         view[...] = f16_to_f32(np.ascontiguousarray(values))

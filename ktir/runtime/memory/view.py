@@ -14,7 +14,7 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import BF16, from_device, to_device
-from ktir.target import STICK_BYTES
+from ktir.target import BYTES, STICK_BYTES
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Element types that NumPy lacks -> those that carry their bits."""
@@ -24,9 +24,19 @@ _KEPT = {
     "dl16": (),
     "f32": ("float32", "float16", "bfloat16"),
     "i32": ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
+    "f8E4M3FN": ("float8_e4m3fn",),
+    "f8E5M2": ("float8_e5m2",),
+    "i8": ("int8", "uint8"),
 }
 """Type of a layout -> types whose bytes come back from it as they were; those of bool need not."""
-_WRITTEN = {"f16": ("float16",), "bf16": ("bfloat16",), "dl16": (), "f32": ("float32",), "i32": ("int64", "int32", "bool")}
+_WRITTEN: dict[str, tuple[str, ...]] = {
+    "f16": ("float16",),
+    "bf16": ("bfloat16",),
+    "dl16": (),
+    "f32": ("float32",),
+    "i32": ("int64", "int32", "bool"),
+    **dict.fromkeys(BYTES, ()),
+}
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 
 Owned = NDArray[np.bool_] | None

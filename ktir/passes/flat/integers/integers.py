@@ -7,10 +7,12 @@ sign-extended and wrap around as they do in their own width; i1 in memory is 0 o
 from __future__ import annotations
 
 from ktir.analysis.flat import refuse
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import INDEX_CASTS, SIGNED_CASTS, UNSIGNED_CASTS
-from ktir.dialects.structured import constant
+from ktir.dialects.structured import Generic, constant, element_of
 from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, math, names, operations, tensor
+from ktir.target import is_byte
 
 _WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
                math.AbsIOp, arith.FPToSIOp, arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp)  # fmt: skip
@@ -25,7 +27,7 @@ _INDEX = 64
 
 def integers_as_i32(function: func.FuncOp) -> None:
     """Make i32 of every integer type in tensors and views, and in bodies of all but i1. In place."""
-    everything = operations(function)
+    everything = [op for op in operations(function) if not _is_of_bytes(op)]
     if not any(op.name in INDEX_CASTS or _is_foreign(v.type) for op in everything for v in op.results):
         return
     for op in [op for op in everything if is_a(op, linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)]:  # others may go
@@ -34,8 +36,19 @@ def integers_as_i32(function: func.FuncOp) -> None:
         else:
             _Body(op).narrow()
     for op in operations(function):
-        for result in op.results:
-            result.set_type(_narrow(result.type))
+        if not _is_of_bytes(op):
+            for result in op.results:
+                result.set_type(_narrow(result.type))
+
+
+def _is_of_bytes(op: ir.Operation) -> bool:
+    """Whether it is a matmul that reads bytes, or brings them to one (`byte_weights`)."""
+    if is_a(op, linalg.GenericOp):
+        return len(op.operands) == 3 and is_byte(element_of(op.operands[1])) and Generic(op).is_contraction
+    if is_a(op, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.LoadOp):
+        readers = [u.owner.operation for u in op.results[0].uses]
+        return bool(readers) and all(map(_is_of_bytes, readers))
+    return is_a(op.parent, linalg.GenericOp) and _is_of_bytes(op.parent.operation)
 
 
 def _width(type_: ir.Type) -> int | None:
