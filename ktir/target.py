@@ -51,7 +51,7 @@ class Format:
 
     @property
     def half(self) -> str:
-        """What 16 bits of it are, as instructions and descriptors say it; the first one where elements are wider, which say nothing by it."""
+        """What 16 bits of it are, as instructions and descriptors say it; the first one for wider ones, which say nothing by it."""
         return self.pair or (self.name if self.bytes == 2 else HALVES[0])
 
 

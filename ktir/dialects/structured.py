@@ -70,7 +70,9 @@ def widens_block(op: ir.Operation) -> bool:
     if not is_a(op, linalg.GenericOp) or not any(is_byte(element_of(v)) for v in list(op.operands)[:-1]):
         return False
     uses = list(op.results[0].uses)
-    return bool(uses) and all(u.operand_number == 1 and is_a(u.owner, linalg.GenericOp) and Generic(u.owner.operation).is_contraction for u in uses)
+    return bool(uses) and all(
+        u.operand_number == 1 and is_a(u.owner, linalg.GenericOp) and Generic(u.owner.operation).is_contraction for u in uses
+    )
 
 
 def combiner_of(op: ir.Operation) -> str | None:

@@ -55,7 +55,7 @@ def keeps_lane(op: ir.Operation) -> bool:
 
 
 def byte_kind(type_: Any, row: int) -> str:
-    """The kind that takes an element of one byte, of row 0 or 1 of a pair, out of the 16 bits that a lane holds of both: its value, or i32."""
+    """The kind that takes an element of one byte out of the 16 bits that a lane holds of both rows of a pair: its value, or an i32."""
     return BYTES[str(type_)].pair.removesuffix("x2") + ("lo", "hi")[row]
 
 

@@ -60,7 +60,11 @@ _ALL = [
     *_of("select", "mxx", "x"),
     *_of("fma", "fff", "f"),
     *_of("addh maxnum minnum addb addl", "ff", "f"),
-    *(Kind(f"{name}{part}", "i", gives, opens=f"{name}x2") for name, gives in (("e4m3", "f"), ("e5m2", "f"), ("i8", "i")) for part in ("lo", "hi")),
+    *(
+        Kind(f"{name}{part}", "i", gives, opens=f"{name}x2")
+        for name, gives in (("e4m3", "f"), ("e5m2", "f"), ("i8", "i"))
+        for part in ("lo", "hi")
+    ),
 ]
 
 _FORMULAS: dict[str, str] = {

@@ -18,8 +18,8 @@ from ktir.checking.stream.expressions import Expressions, Unreadable, of_generic
 from ktir.checking.stream.footprint import Footprint, Ints, Limit, Trips, difference, of_tile
 from ktir.checking.stream.grid import Grid, number
 from ktir.checking.stream.launch import launch_arguments, program_arguments
-from ktir.checking.stream.scalars import half_of
-from ktir.checking.stream.tiles import IndirectTile, Tile, on_some_cores, read_indirect, read_tile
+from ktir.checking.stream.scalars import OPENED, half_of
+from ktir.checking.stream.tiles import BYTES, IndirectTile, Tile, on_some_cores, read_indirect, read_tile
 from ktir.diagnostics import location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
@@ -176,6 +176,8 @@ class _Reader:
         """Cores that run the open branch; None: all do."""
         self.sums: ir.Operation | None = None
         """The loop whose sums PT holds."""
+        self.pair_row: int | None = None
+        """Of an op on elements of one byte: for which row of their pairs."""
         body = Loop(1, -1)
         self.kernel = Kernel(name, self.cores, body, self.table)
         self._block(function.regions[0].blocks[0], body)
@@ -189,7 +191,8 @@ class _Reader:
             elif op.name == "scf.if":
                 self._branches(op, loop)
             elif op.name == "ktdp.store":
-                loop.children.append(self._store(op))
+                for self.pair_row in _rows_of_pairs(op):
+                    loop.children.append(self._store(op))
             elif op.name == "linalg.generic" and Generic(op).is_contraction:
                 self._check_all_cores(op)
                 loop.children.append(self._multiply(Generic(op)))
@@ -306,6 +309,8 @@ class _Reader:
     def _rows(self, tile: Tile, op: ir.Operation) -> tuple[int, dict[int, int]]:
         """Rows per corelet, and how far apart the corelets are; a single row is worked on by both."""
         rows = tile.shape[1]
+        if tile.per_corelet:
+            return rows, {1: rows}
         if rows > 1 and rows % self.corelets:
             refuse(op, f"works on {rows} rows, which {self.corelets} corelets do not share evenly")
         return (1, {}) if rows == 1 else (rows // self.corelets, {1: rows // self.corelets})
@@ -317,8 +322,9 @@ class _Reader:
         outputs = [g.loop_of(len(g.inputs), d) for d in range(3)]
         if outputs != ([stick_loop, row_loop, lane_loop] if g.is_pointwise else [None, row_loop, None]):
             refuse(g.op, "writes its result in another order than it computes it")
+        target = target.every_other(self.pair_row)
         rows, apart = self._rows(target, g.op)
-        tiles = [None if v.owner.name == "scf.for" else self.tile(v.owner.operands[0]) for v in g.inputs]
+        tiles = [None if v.owner.name == "scf.for" else self.tile(v.owner.operands[0]).every_other(self.pair_row) for v in g.inputs]
         sticks = target.shape[0]
         if not g.is_pointwise:
             self._check_identity(g)
@@ -326,7 +332,7 @@ class _Reader:
         group, stick = (c.ravel() for c in np.indices((rows, sticks)))
         operands: list[Operand] = []
         for i, tile in enumerate(tiles):
-            half = half_of(g.body.arguments[i].type)
+            half = half_of(g.body.arguments[i].type) if tile is None or not tile.in_pairs else tile.half
             if tile is None:
                 self._check_sums(g, g.inputs[i].owner.operation)
                 if g.maps[i] != g.maps[-1] and (g.is_pointwise or [g.loop_of(i, d) for d in range(3)] != [1, 0, 2]):
@@ -337,7 +343,7 @@ class _Reader:
             if not (loops[0] in (stick_loop, None) and loops[1] in (row_loop, None) and loops[2] in (lane_loop, None)):
                 refuse(g.op, "reads an operand in another order than it computes")
             by_row, by_stick = loops[1] is not None, loops[0] is not None
-            moved = apart if by_row else {}
+            moved = apart if by_row and not target.per_corelet else {}
             zero = np.zeros_like(group)
             at = {0: stick if by_stick else zero, 1: group if by_row else zero}
             each = self._walk(tile, at, self.corelets, moved, splat=loops[2] is None)
@@ -347,7 +353,8 @@ class _Reader:
             alike = next((o.expression for o in operands if o.each and difference(o.each, each) is None), None)
             operands.append(Operand(each, once, self.table.operand(i, half) if alike is None else alike))
         try:
-            expression = of_generic(g, self.table, [o.expression for o in operands], max(1, target.shape[1]), sticks)
+            inputs = [self._opened(o.expression, a.type) for o, a in zip(operands, g.body.arguments, strict=False)]
+            expression = of_generic(g, self.table, inputs, max(1, target.shape[1]), sticks)
         except Unreadable as e:
             refuse(g.op, str(e))
         at = {0: stick, 1: group} if g.is_pointwise else {0: np.zeros(rows, np.int64), 1: np.arange(rows)}
@@ -355,6 +362,11 @@ class _Reader:
         if not apart:
             result = one_corelet(result)
         return Vector(self._source(g.op), dict(self.trips), tuple(operands), result, rows, sticks, not g.is_pointwise, expression)
+
+    def _opened(self, operand: int, type_: ir.Type) -> int:
+        """What a body sees of an entry: of a pair of bytes its own."""
+        kind = OPENED.get((str(type_), self.pair_row or 0))
+        return operand if kind is None else self.table.of(kind, operand)
 
     def _check_identity(self, g: Generic) -> None:
         """A reduction starts from what changes nothing."""
@@ -400,7 +412,25 @@ class _Reader:
         rows, apart = self._rows(a, g.op)
         entries = np.arange(LANES)
         activations = self._walk(a, {1: np.arange(rows)}, self.corelets, apart)
-        return Multiply(self._source(g.op), dict(self.trips), activations, self._walk(b, {1: entries}, self.corelets), transposed, rows)
+        return Multiply(
+            self._source(g.op),
+            dict(self.trips),
+            activations,
+            self._walk(b, {1: entries}, self.corelets, {1: LANES} if b.per_corelet else {}),
+            transposed,
+            rows,
+        )
+
+
+def _rows_of_pairs(store: ir.Operation) -> tuple[int | None, ...]:
+    """For which rows of pairs the vector unit makes what is stored, one after the other; None: for all at once."""
+    producer = store.operands[0].owner
+    of_bytes = (
+        not isinstance(producer, ir.Block)
+        and producer.name == "linalg.generic"
+        and any(str(a.type) in BYTES for a in Generic(producer.operation).body.arguments)
+    )
+    return (0, 1) if of_bytes else (None,)
 
 
 def contribution(consume: ir.Operation) -> ir.Value:

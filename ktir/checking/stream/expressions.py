@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.checking.stream.scalars import compares_positions, half_of, kind, letter, live_lanes
+from ktir.checking.stream.scalars import OPENED, compares_positions, half_of, kind, letter, live_lanes
 from ktir.dialects.structured import Generic
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
@@ -27,6 +27,8 @@ _ROUNDED = {"addh": "f16", "addb": "bf16"}
 
 Key = tuple[str, tuple[int, ...], Any]
 Halves = frozenset[str]
+_EXACT = {kind: frozenset(("f16", "bf16")) for (name, _), kind in OPENED.items() if name != "i8"}
+"""Kinds whose results both floats of 16 bits hold."""
 
 
 def _is_f16(number: np.float32) -> bool:
@@ -81,7 +83,7 @@ class Expressions:
             return operands[0]
         values = operands[1:] if kind == "select" else operands
         stays = kind in _STAYS or kind == "select"
-        grid = frozenset.intersection(*(self.grid[i] for i in values)) if stays else frozenset[str]()
+        grid = frozenset.intersection(*(self.grid[i] for i in values)) if stays else _EXACT.get(kind, frozenset[str]())
         return self._number((kind, operands, None), grid)
 
     def rounded(self, value: int, half: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ktir.checking.stream.tiles import BYTES
 from ktir.dialects import ktir as kt
 from ktir.isa.program import Argument
 from ktir.mlir import func, ir
@@ -16,6 +17,9 @@ _TYPES = {
     "bf16": ("bfloat16", "BFLOAT16", 2),
     "f32": ("float32", "IEEE_FP32", 4),
     "i32": ("int32", "IEEE_INT32", 4),
+    "f8E4M3FN": ("float8_e4m3fn", "SEN143_FP8", 1),
+    "f8E5M2": ("float8_e5m2", "SEN152_FP8", 1),
+    "i8": ("int8", "SENINT8", 1),
 }
 
 
@@ -32,7 +36,7 @@ def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgume
         if "ktir.host" in d:
             h = kt.HostViewAttr(d["ktir.host"])
             host = HostView(h.arg, h.offset, tuple(h.size), tuple(h.strides))
-            allowed = ranges.get(h.arg)
+            allowed = ranges.get(h.arg) if str(layout.dtype) not in BYTES else None
         published = PublishedLayout(tuple(layout.size), tuple(layout.device), tuple(layout.strides), device_dtype, "STANDARD", layout.pad)
         name, role = (ir.StringAttr(d[f"ktir.{key}"]).value for key in ("name", "role"))
         found.append(LaunchArgument(i, name, role, host, dtype, published, allowed))
@@ -55,8 +59,8 @@ def _ranges(module: ir.Module, entry: func.FuncOp) -> dict[int, ValueRange]:
 def program_arguments(launch: list[LaunchArgument]) -> list[Argument]:
     """What the program must declare."""
     sizes = {name: size for name, _, size in _TYPES.values()}
-    halves = {"bfloat16": "bf16"}
+    halves = {"bfloat16": "bf16", **{_TYPES[name][0]: pair for name, pair in BYTES.items()}}
     return [
-        Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, sizes[a.dtype], halves.get(a.dtype, "f16"))
+        Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, max(2, sizes[a.dtype]), halves.get(a.dtype, "f16"))
         for a in launch
     ]

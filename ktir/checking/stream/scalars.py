@@ -39,6 +39,7 @@ _TABLE: dict[tuple[str, str], str] = {
     ("arith.bitcast", "fi"): "mov",
     ("arith.bitcast", "if"): "mov",
     ("arith.extsi", "mi"): "negi",
+    ("arith.extsi", "ii"): "mov",
     ("arith.sitofp", "if"): "sitofp",
     ("arith.uitofp", "if"): "uitofp",
     ("arith.uitofp", "mf"): "uitofp",
@@ -49,7 +50,13 @@ _TABLE: dict[tuple[str, str], str] = {
 
 def letter(type_: ir.Type) -> str:
     """What a lane holds of this type: f, i or m; ? for what it cannot hold."""
-    return {"f16": "f", "bf16": "f", "f32": "f", "i32": "i", "i1": "m"}.get(str(type_), "?")
+    return {"f16": "f", "bf16": "f", "f32": "f", "f8E4M3FN": "f", "f8E5M2": "f", "i8": "i", "i32": "i", "i1": "m"}.get(str(type_), "?")
+
+
+OPENED = {
+    (name, row): f"{stem}{('lo', 'hi')[row]}" for name, stem in (("f8E4M3FN", "e4m3"), ("f8E5M2", "e5m2"), ("i8", "i8")) for row in (0, 1)
+}
+"""Type of one byte, and row of a pair -> the kind that takes it out of 16 bits."""
 
 
 def half_of(type_: ir.Type) -> str:

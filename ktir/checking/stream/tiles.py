@@ -14,8 +14,10 @@ from ktir.dialects._foundation import affine
 from ktir.mlir import ir
 from ktir.target import LANES
 
-ELEMENTS = {"f16": (2, "f16"), "bf16": (2, "bf16"), "f32": (4, ""), "i32": (4, "")}
-"""Type -> bytes, and which float of 16 bits it is."""
+BYTES = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2", "i8": "i8x2"}
+"""Types of one byte, and what two of them are in 16 bits: rows 2r and 2r + 1 share a stick."""
+ELEMENTS = {"f16": (2, "f16"), "bf16": (2, "bf16"), "f32": (4, ""), "i32": (4, ""), **{name: (2, pair) for name, pair in BYTES.items()}}
+"""Type -> bytes of a place, and what its 16 bits are."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,25 @@ class Tile:
     local: bool
     element_bytes: int
     half: str
-    """The float of 16 bits that elements are, empty for wider ones."""
+    """What the 16 bits of a place are, empty for wider ones."""
     first: Index
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     clips: tuple[Clip, ...] = ()
+    per_corelet: bool = False
+    """Whether the second corelet has one of its own behind the first one's."""
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether a row of it is two rows of the tensor."""
+        return self.half in BYTES.values()
+
+    def every_other(self, row: int | None) -> Tile:
+        """The rows 2r + `row`; of pairs, and for None, all."""
+        if row is None or self.in_pairs:
+            return self
+        shape, strides = (self.shape[0], self.shape[1] // 2, *self.shape[2:]), (self.strides[0], 2 * self.strides[1], *self.strides[2:])
+        return replace(self, first=replace(self.first, at=self.first.at + row * self.strides[1]), shape=shape, strides=strides)
 
 
 @dataclass(frozen=True)
@@ -152,7 +168,27 @@ def _of_view(
     for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
-    return Tile(view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips))
+    own = "ktir.per_corelet" in view.operation.attributes
+    tile = Tile(view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), own)
+    return _paired(tile, op) if tile.in_pairs else tile
+
+
+def _paired(tile: Tile, op: ir.Operation) -> Tile:
+    """A tile of bytes as one of pairs: two rows of 64 bytes are a stick, of 64 places of 16 bits."""
+    row = len(tile.shape) - 2
+    outer = tile.strides[:row]
+    if (
+        tile.strides[row:] != (LANES, 1)
+        or tile.shape[row] % 2
+        or any(s % (2 * LANES) for s in outer)
+        or (tile.first.at % (2 * LANES)).any()
+    ):
+        raise refused(op, "is on a tile of bytes that are not in whole pairs of rows")
+    clips = tuple(replace(c, step=2 * c.step) if c.dim == row else c for c in tile.clips)
+    shape = (*tile.shape[:row], tile.shape[row] // 2, LANES)
+    return replace(
+        tile, first=replace(tile.first, at=tile.first.at // 2), shape=shape, strides=(*(s // 2 for s in outer), LANES, 1), clips=clips
+    )
 
 
 def on_some_cores(tile: Tile, live: NDArray[np.bool_] | None) -> Tile:

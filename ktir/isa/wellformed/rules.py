@@ -20,7 +20,7 @@ class Rule:
 SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Headers": (
         Rule("Names of the program, of arguments and kernels are Unicode text.", "expects text|is no valid Unicode"),
-        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes. Those of 2 are f16 or, where it says so, another float of 16 bits.", "role expects|sticks expects a value|element_bytes expects 2 or 4|half "),
+        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes. Those of 2 are f16 or, where it says so, another float of 16 bits or a pair of bytes.", "role expects|sticks expects a value|element_bytes expects 2 or 4|half "),
         Rule("A kernel runs on 1 to 1024 cores, and on no more than the target has.", "cores expects|but the target has"),
         Rule("Each unit has at most one program in a kernel.", "units expects"),
         Rule("Core tables have a value of −2⁴⁰ to 2⁴⁰ per core, groups the number of a core of the kernel per core.", "values, one per core|expects values of -?[0-9]+ to"),

@@ -52,7 +52,10 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> lis
         return [_vector(operands, g, tiles, target, machine)]
     if target.element.pair or not g.is_pointwise or None in tiles:
         raise refused(g.op, "on elements of one byte is supported where it reads them element for element and makes wider ones")
-    return [_vector(operands, g, [t and _of_pairs(t, g, i, row) for i, t in enumerate(tiles)], _rows(target, row), machine, row) for row in (0, 1)]
+    return [
+        _vector(operands, g, [t and _of_pairs(t, g, i, row) for i, t in enumerate(tiles)], _rows(target, row), machine, row)
+        for row in (0, 1)
+    ]
 
 
 def _of_pairs(tile: Tile, g: Generic, operand: int, row: int) -> Tile:

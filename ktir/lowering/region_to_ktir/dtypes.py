@@ -10,6 +10,8 @@ ELEMENTS = {
     "float32": "f32",
     "float16": "f16",
     "bfloat16": "bf16",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
     "int64": "i64",
     "int32": "i32",
     "int16": "i16",
@@ -30,6 +32,11 @@ def is_float(dtype: str) -> bool:
     return "float" in dtype
 
 
+def is_float8(dtype: str) -> bool:
+    """Whether it is a float of one byte."""
+    return dtype.startswith("float8")
+
+
 def is_unsigned(dtype: str) -> bool:
     """Whether it is an unsigned integer."""
     return dtype.startswith("uint")
@@ -37,12 +44,12 @@ def is_unsigned(dtype: str) -> bool:
 
 def width(dtype: str) -> int:
     """Bits."""
-    return int(ELEMENTS[dtype].lstrip("bfi"))
+    return 8 if is_float8(dtype) else int(ELEMENTS[dtype].lstrip("bfi"))
 
 
 def computed(dtype: str) -> str:
     """The dtype in which a body computes: narrow floats are widened to float32, all else is kept."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    return "float32" if dtype in ("float16", "bfloat16") or is_float8(dtype) else dtype
 
 
 def promoted(*dtypes: str) -> str:

@@ -3,9 +3,10 @@
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
 integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
 (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
-scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte (`byte_weights`) and other integers are i32 (`integers`), loops
-are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
-(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
+scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte
+(`byte_weights`) and other integers are i32 (`integers`), loops are split (`refine`), element-wise ops on concatenations are too
+(`concatenations`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result
+is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations

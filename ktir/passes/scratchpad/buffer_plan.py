@@ -16,7 +16,6 @@ from ktir.mlir import func, ir, is_a, linalg, scf, tensor
 from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
 from ktir.target import Target
 
-
 CORELETS = 2
 """Places of what each corelet makes for itself."""
 

@@ -53,7 +53,7 @@ class Weights(NamedTuple):
         return Weights(None, blocks.window(m.second.owner.operation, m.second, inside, at_taps), element_of(m.second), before)
 
     def block(self, first: ir.Value, number: ir.Value, to: ir.Type, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
-        """The block of 64 rows `number` in stick `first`, of the type `to`; the tensor that keeps what is loaded, if there is one, with it."""
+        """The block of 64 rows `number` in stick `first`, of type `to`; with it the tensor that keeps what is loaded, if there is one."""
         row = arith.MulIOp(number, index_constant(LANES)).result
         inside = index_sum(self.before, row)
         assert not isinstance(inside, int)

@@ -53,7 +53,8 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
     """A NumPy array on the same memory; takes arrays, anything with torch's `detach().numpy()`, and Python's numbers.
 
     element: the type of KTIR that is expected. Arrays of types that NumPy lacks are of our own (`BF16`), of the type of that name in
-    `ml_dtypes`, or, where that is what is expected, unsigned integers of as many bits. Raises KtirError for types that do not become it: floats come from floats, integers from integers and bool.
+    `ml_dtypes`, or, where that is what is expected, unsigned integers of as many bits. Raises KtirError for types that do not become it:
+    floats come from floats, integers from integers and bool.
     """
     integers = element[0] == "i"
     takes, names = (_INTEGERS, "integers or bool") if integers else (_FLOATS, "float16, bfloat16 or float32")
