@@ -353,7 +353,7 @@ class _Reader:
             alike = next((o.expression for o in operands if o.each and difference(o.each, each) is None), None)
             operands.append(Operand(each, once, self.table.operand(i, half) if alike is None else alike))
         try:
-            inputs = [self._opened(o.expression, a.type) for o, a in zip(operands, g.body.arguments, strict=False)]
+            inputs = [_opened(self.table, o.expression, a.type, self.pair_row) for o, a in zip(operands, g.body.arguments, strict=False)]
             expression = of_generic(g, self.table, inputs, max(1, target.shape[1]), sticks)
         except Unreadable as e:
             refuse(g.op, str(e))
@@ -362,11 +362,6 @@ class _Reader:
         if not apart:
             result = one_corelet(result)
         return Vector(self._source(g.op), dict(self.trips), tuple(operands), result, rows, sticks, not g.is_pointwise, expression)
-
-    def _opened(self, operand: int, type_: ir.Type) -> int:
-        """What a body sees of an entry: of a pair of bytes its own."""
-        kind = OPENED.get((str(type_), self.pair_row or 0))
-        return operand if kind is None else self.table.of(kind, operand)
 
     def _check_identity(self, g: Generic) -> None:
         """A reduction starts from what changes nothing."""
@@ -412,14 +407,14 @@ class _Reader:
         rows, apart = self._rows(a, g.op)
         entries = np.arange(LANES)
         activations = self._walk(a, {1: np.arange(rows)}, self.corelets, apart)
-        return Multiply(
-            self._source(g.op),
-            dict(self.trips),
-            activations,
-            self._walk(b, {1: entries}, self.corelets, {1: LANES} if b.per_corelet else {}),
-            transposed,
-            rows,
-        )
+        weights = self._walk(b, {1: entries}, self.corelets, {1: LANES} if b.per_corelet else {})
+        return Multiply(self._source(g.op), dict(self.trips), activations, weights, transposed, rows)
+
+
+def _opened(table: Expressions, operand: int, type_: ir.Type, row: int | None) -> int:
+    """What a body sees of an entry: of a pair of bytes its own."""
+    kind = OPENED.get((str(type_), row or 0))
+    return operand if kind is None else table.of(kind, operand)
 
 
 def _rows_of_pairs(store: ir.Operation) -> tuple[int | None, ...]:

@@ -55,7 +55,10 @@ class Operands:
 
 
 def _rows(tile: Tile) -> tuple[int, ...] | None:
-    """Which rows of its buffer a tile of the scratchpad has; None where cores differ, and of what cores exchange, which has more dims."""
+    """Which rows of its buffer a tile of the scratchpad has; None where cores differ, and of what cores exchange, which has more dims. All
+    that a corelet touches of what it has for itself are its own."""
+    if tile.per_corelet:
+        return ()
     anchor = tile.anchor
     if not anchor.is_uniform or len(tile.strides) != 3 or tile.strides[1] <= 0:
         return None
