@@ -140,11 +140,22 @@ def _pooling(r: random.Random) -> Drawn | None:
 
 
 def bounds(program: Drawn, wanted: torch.Tensor, terms: torch.Tensor) -> torch.Tensor:
-    """How far an element may be from its float64 value: `terms` is the sum of what is added up, without signs. Sums round in f32 once per
-    term, whatever the order; each narrow step rounds once."""
-    eps = torch.finfo(program.dtype).eps
-    sums = (program.sums + 4) * 2.0**-23 * terms
-    return sums * 3 + eps * 2 * (wanted.abs() + terms * 2.0**-10) + torch.finfo(torch.float16).smallest_normal * eps
+    """How far an element may be from its float64 value; `terms` is the sum of what is added up, without signs.
+
+    A sum of n products in f32, in any order, is off by (n + 3) u of `terms` at most, with u = 2**-24: n - 1 additions, a product, the bias
+    and the division of an average round once each, and the terms of second order are below another one. The result is rounded once to its
+    type. What follows doubles that (y + |y|, which itself is exact), or halves it and rounds twice more.
+    """
+    half_ulp = torch.finfo(program.dtype).eps / 2
+    layer = {"residual": wanted.abs() / 2, "scale": 2 * wanted.abs() + 0.5}.get(program.follows, wanted.abs())
+    sums = (program.sums + 4) * 2.0**-24 * terms
+    error = sums + half_ulp * (layer + sums)
+    match program.follows:
+        case "residual":
+            error = 2 * error
+        case "scale":
+            error = error / 2 + half_ulp * (layer / 2 + wanted.abs()) * (1 + 4 * half_ulp)
+    return error * (1 + 4 * half_ulp) + 2 * torch.finfo(program.dtype).smallest_normal * torch.finfo(program.dtype).eps
 
 
 def check(seed: int) -> None:
@@ -169,7 +180,7 @@ def check(seed: int) -> None:
         arrays = [t.numpy() for t in (*inputs, *counted(program))]
         result = np.zeros(tuple(wanted.shape), arrays[0].dtype)
         levels = check_levels(text, _arguments(text, arrays, result), cores=_CORES[seed % len(_CORES)], source=f"convolution-{seed}.mlir")
-    found = torch.from_numpy(_result(levels[-1].arrays, text)).double()
+    found = torch.from_numpy(_result(levels[-1].arrays, text)).double().reshape(wanted.shape)
     absolute = {name: v.double().abs() for name, v in parameters.items()}
     terms = torch.func.functional_call(module.double(), absolute, (x.double().abs(),)).abs()
     beyond = (found - wanted).abs() > bounds(program, wanted, terms)
