@@ -51,6 +51,7 @@ WINDOWS: dict[str, tuple[Any, tuple[int, ...], int]] = {
     "dilated filters": (nn.Conv2d(40, 40, 3, stride=(1, 2), padding=2, dilation=(2, 1), groups=40), (1, 40, 7, 9), 9),
     "a maximum that hangs over": (nn.MaxPool2d(3, 2, 1, ceil_mode=True), (1, 65, 8, 9), 9),
     "an average of what is inside": (nn.AvgPool2d((3, 2), (2, 1), (1, 1), count_include_pad=False), (1, 64, 6, 5), 6),
+    "a window as large as the input": (nn.Conv1d(32, 32, 3), (1, 32, 3), 96),
     "an average over three dims": (nn.AvgPool3d((4, 3, 3), (2, 2, 2), (0, 1, 0)), (2, 8, 6, 5, 5), 36),
 }
 

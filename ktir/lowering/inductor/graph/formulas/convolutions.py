@@ -61,6 +61,8 @@ def convolution(
     flat = [n for pair in reversed(pads) for n in pair]
     if groups == x.shape[1] == weight.shape[0] and pooling.takes(x.shape, x.dtype, window):
         return pooling.WINDOW_FILTER(x, weight, bias, stride, flat, dilation)
+    reach = [n + low + high - d * (w - 1) for n, (low, high), w, d in zip(x.shape[2:], pads, window, dilation, strict=True)]
+    single |= x.shape[0] == 1 and all(n <= s for n, s in zip(reach, stride, strict=True))  # a row alone is a product of a vector
     if x.dtype in HALVES and not groups == x.shape[1] == weight.shape[0] and not single:
         result = WINDOW_DOT(x, weight, stride, flat, dilation, groups)
         return result if bias is None else result + bias.reshape(-1, *[1] * spatial)
