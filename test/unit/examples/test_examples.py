@@ -44,6 +44,13 @@ def test_search_ranks_as_eager(tmp_path: Path) -> None:
     assert len(kernels) > 10
 
 
+@pytest.mark.long
+def test_weights_of_one_byte_find_the_same_sentences(tmp_path: Path) -> None:
+    out = run("quantized.py", "float8_e4m3fn", "int8", cache=tmp_path)
+    assert out.count("the same first") == 2
+    assert [float(size) for size in re.findall(r"(\d+\.\d) MiB +\d+\.\d MiB", out)] == [33.1, 33.1]
+
+
 def test_digits(tmp_path: Path) -> None:
     found = re.search(r"same class as float32 eager: (\d+) of 360", run("digits.py", cache=tmp_path))
     assert found is not None

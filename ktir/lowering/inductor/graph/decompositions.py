@@ -12,7 +12,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import col2im, native_dropout
 
-from ktir.lowering.inductor.graph.formulas import convolutions, functions, pooling, sequences, windows
+from ktir.lowering.inductor.graph.formulas import convolutions, functions, pooling, quantized, sequences, windows
 from ktir.lowering.inductor.graph.formulas.sequences import HALVES as _HALVES
 from ktir.lowering.inductor.graph.formulas.sequences import MOST_COMPARISONS
 
@@ -418,6 +418,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **functions.DECOMPOSITIONS,
     **sequences.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
+    **quantized.DECOMPOSITIONS,
     **convolutions.DECOMPOSITIONS,
     **pooling.DECOMPOSITIONS,
 }

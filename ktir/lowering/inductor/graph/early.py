@@ -32,7 +32,9 @@ def _of_integers(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _attention(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """Attention on [.., rows, dim] is that on [batch, heads, rows, dim]: of another rank torch writes it out, in matmuls of f32."""
 
-    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
+    def attention(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *rest: Any, **options: Any
+    ) -> torch.Tensor:
         tensors = (query, key, value)
         mask = options.pop("attn_mask", mask)
         alike = mask is None or mask.dim() <= 2 or mask.shape[:-2] == query.shape[:-2]

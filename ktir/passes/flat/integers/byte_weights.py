@@ -29,10 +29,12 @@ class _Use:
 
 def weights_in_bytes(function: func.FuncOp) -> None:
     """Let matmuls of a function read bytes, in place."""
-    for argument in function.regions[0].blocks[0].arguments:
-        uses = _uses(argument)
-        for use in uses or ():
-            _read_bytes(use)
+    for exchanges in (False, True):  # a matmul has one such operand: the second one, unless only the first one can be it
+        for argument in function.regions[0].blocks[0].arguments:
+            uses = _uses(argument) or []
+            if exchanges or all(use.number == 1 for use in uses):
+                for use in uses:
+                    _read_bytes(use)
 
 
 def _uses(argument: ir.Value) -> list[_Use] | None:
@@ -81,7 +83,7 @@ def _use(use: ir.OpOperand, conversion: Generic) -> _Use | None:
         return None
     g = Generic(op)
     number = use.operand_number
-    if g.contraction is None or number > 1 or g.inputs[0] == g.inputs[1]:
+    if g.contraction is None or number > 1 or g.inputs[0] == g.inputs[1] or not is_half(element_of(g.inputs[1 - number])):
         return None
     exchanged = [g.maps[1 - number], g.maps[number]]
     a, b, c = ({ir.AffineDimExpr(e).position for e in m.results} for m in (*exchanged, g.maps[2]))

@@ -63,6 +63,25 @@ def test_scale_behind_the_product() -> None:
     close(got, x, w, s.double())
 
 
+@pytest.mark.parametrize("k", [130, 2100])
+def test_products_of_bytes_are_exact(k: int) -> None:
+    """`_int_mm`, beyond what float32 adds up exactly too."""
+    a, w = weights(I8, 5, k), weights(I8, 66, k)
+    a[0], w[0] = -128, -128
+    got, launch = run(lambda a, w: torch._int_mm(a, w.t()), a, w)
+    assert got.dtype == torch.int32
+    assert (got == (a.long() @ w.long().T)).all()
+    assert "i8x2" in {argument.half for argument in launch.machine.program.arguments}
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_packed_weights_of_aten(half: torch.dtype) -> None:
+    x, w, s = torch.linspace(-2, 3, 3 * 128).reshape(3, 128).to(half), weights(I8, 66, 128), torch.linspace(0.001, 0.01, 66).to(half)
+    got, launch = run(torch.ops.aten._weight_int8pack_mm, x, w, s)
+    close(got, x, w, s.double())
+    assert "i8x2" in {argument.half for argument in launch.machine.program.arguments}
+
+
 def test_not_a_number_stays_that() -> None:
     w = weights(E4M3, 4, 64)
     w.view(torch.uint8)[1, 5], w.view(torch.uint8)[2, 6] = 0x7F, 0xFF
