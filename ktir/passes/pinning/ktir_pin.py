@@ -20,6 +20,7 @@ from ktir.dialects.module_target import machine
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operations, scf
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.general.intrinsics import expand_intrinsics, has_intrinsics
+from ktir.passes.general.ktir_forward_stores import forward_stores, may_forward
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.general.statistics import expand_statistics, has_statistics
 from ktir.passes.levels.level_rules import whole_tile
@@ -223,18 +224,28 @@ def _numbers(kernel: func.FuncOp, entry: func.FuncOp, given: dict[int, float]) -
     return {i: numbers.pop() for i, numbers in found.items()}
 
 
-def pin_kernel(kernel: func.FuncOp, given: dict[int, float], addresses: list[tuple[int, int]], target: Target, lx: list[Access]) -> Pinned:
+def pin_kernel(
+    kernel: func.FuncOp,
+    given: dict[int, float],
+    addresses: list[tuple[int, int]],
+    target: Target,
+    lx: list[Access],
+    *,
+    prepared: bool = False,
+) -> Pinned:
     """The kernel with sticks, behind the old one, and those that compute places for it. `addresses`: numbers that begin memory, with the
-    bytes of its elements; `lx` gets what it does in the scratchpad. Raises Unsupported and leaves nothing."""
+    bytes of its elements; `lx` gets what it does in the scratchpad; `prepared`: intrinsics are written out, and what is stored and loaded
+    again is a value. Raises Unsupported and leaves nothing."""
     extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
-    if has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts:
+    if not prepared and (has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts or may_forward(kernel.operation)):
         with ir.InsertionPoint(kernel):
             copy = kernel.operation.clone()
         try:
             expand_statistics(copy)
             expand_intrinsics(copy)
             _put_numbers(copy, given)
-            return pin_kernel(copy.opview, given, addresses, target, lx)
+            forward_stores(copy)
+            return pin_kernel(copy.opview, given, addresses, target, lx, prepared=True)
         finally:
             copy.erase()
     tables, made = Tables(kernel), []
