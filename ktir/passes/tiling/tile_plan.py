@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -439,6 +440,9 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
     begins = {v: (starts[at] // max(line, 1), (at - starts[at]) // unit) for v, at in group.items()}
     used = facts.share * len({number for _, number in begins.values()})
     reach = max(row_ for _, row_ in begins.values())
+    walked = [(strides[d], facts.loops[axis]) for d, axis in enumerate(tensor.axes) if axis in facts.loops]
+    if len(group) > 1 and not _meet(sorted(set(group.values())), (row, facts.share), walked):
+        return None  # what lies side by side, as halves of rows do, is loaded once anyway
     if len(group) > 1 and (facts.share * row // unit > 2 * used or max(begins.values())[1] < reach):
         return None  # most of a line would be rows between those of windows, or the last line would reach further than its windows
     behind = _reach(lines) + max(number for number, _ in begins.values())
@@ -449,6 +453,15 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
         each = min(step, seen)
         rolling = Rolling(loops[-1], seen - each, each, step)
     return Cover(unit, row // unit, rows, line, 1 + behind, lines, depth, begins, rolling)
+
+
+def _meet(distances: Sequence[int], rows: tuple[int, int], loops: Sequence[tuple[int, int]]) -> bool:
+    """Whether two loads that begin so far behind the first one read one element: at other rows, or at another position of one of `loops`;
+    both are a step and a count."""
+    step, count = rows
+    apart = {b - a for a, b in combinations(distances, 2)}
+    moves = {0, *(s * n for s, trips in loops if s > 0 for n in range(1, min(trips, max(apart) // s + 2)))}
+    return any(step and (d - m) % step == 0 and abs(d - m) < step * count for d in apart for m in moves)
 
 
 def _line_starts(distances: Collection[int], row_reach: int) -> dict[int, int]:
