@@ -440,7 +440,7 @@ def cover_of(facts: TileFacts, group: Mapping[ir.Value, int], taps: Mapping[int,
     begins = {v: (starts[at] // max(line, 1), (at - starts[at]) // unit) for v, at in group.items()}
     used = facts.share * len({number for _, number in begins.values()})
     reach = max(row_ for _, row_ in begins.values())
-    walked = [(strides[d], facts.loops[axis]) for d, axis in enumerate(tensor.axes) if axis in facts.loops]
+    walked = [(strides[tensor.axes.index(axis)], trips) for axis, trips in facts.loops.items() if axis in tensor.axes]
     if len(group) > 1 and not _meet(sorted(set(group.values())), (row, facts.share), walked):
         return None  # what lies side by side, as halves of rows do, is loaded once anyway
     if len(group) > 1 and (facts.share * row // unit > 2 * used or max(begins.values())[1] < reach):
