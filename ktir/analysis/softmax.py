@@ -82,6 +82,15 @@ class Softmax(Parts):
         """Whether a row whose scores are all -inf has NaN as its weights, so that what it is shifted by must be finite there."""
         return not any(isinstance(t, Node) and is_a(t, arith.SelectOp, arith.MaximumFOp) for t in nodes(self.exponential.shift))
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether the scores of the next block of keys may be computed while this one's are in use: they come from one product, and once
+        they are there nothing else is needed of a block of keys."""
+        matmuls = sum(is_a(op, linalg.GenericOp) and Generic(op).is_contraction for op in self.inside)
+        trees = [*(t for _, t in self.sums), *(p.operand for p in self.products)]
+        keyed = any(leaf.value in self.keyed for t in trees for leaf in leaves(t))
+        return bool(self.products) and matmuls == 1 and not keyed and not any(is_a(op, ktdp.StoreOp) for op in self.inside)
+
 
 def softmax_of(ops: Sequence[ir.Operation]) -> Softmax | None:
     """The softmax of a kernel, over more than one stick of keys; None if there is none that can be seen block by block."""

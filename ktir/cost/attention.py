@@ -34,7 +34,7 @@ def attention_cost(
     begin = rows * work.row_bytes * work.cores + wait * work.cores // first.members
     return combine(
         [
-            Term("SFP", "matmuls and the softmax between them, in turns", price.terms["compute"]),
+            Term("SFP", "matmuls and the softmax between them", price.terms["compute"]),
             Term("dram", "all operands", price.terms["memory"], price.bytes),
             Term("ring", "matrices", price.terms["ring"]),
             Term("fill", "the first block comes, the last one leaves", begin / target.dram_bytes_per_cycle),
@@ -97,7 +97,8 @@ class _Kernel:
                         seen = Visible.of_hulls(hulls[rows], sticks, whole)
                     else:
                         seen = Visible.of_all(-(-work.rows // rows), -(-whole // sticks), whole)
-                    yield softmax_price(work, rows, seen, kept, self.target), rows, sticks, kept
+                    overlapped = 0 if self.scores.seen else max(whole // sticks - 1, 0)
+                    yield softmax_price(work, rows, seen, kept, self.target, overlapped=overlapped), rows, sticks, kept
 
     def _hulls(self, rows: int) -> Iterator[Sticks]:
         """Per block of a core's rows the keys that some core's block sees there: all cores run the same text."""

@@ -92,11 +92,15 @@ class SoftmaxPrice:
         return f"{self.cycles:,.0f} cycles, bound by {self.bound}, {self.bytes:,} bytes moved"
 
 
-def softmax_price(work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[int], target: Target) -> SoftmaxPrice:
+def softmax_price(
+    work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[int], target: Target, *, overlapped: int = 0
+) -> SoftmaxPrice:
     """The price with blocks of `rows` rows that see so many keys; the matrices `kept` stay in the scratchpad for all blocks.
 
-    PT and SFP take turns, for each needs what the other one made of a block. Memory works at the same time, but a matrix that streams by
-    is not there before PT takes it.
+    PT and SFP take turns, for each needs what the other one made of a block, but in the `overlapped` parts of the keys in which scores of
+    the next part are computed at the same time; what is done once per row and part is in turns there too. Under a mask few parts are seen,
+    and pieces of matrices are waited for, so that it is not counted on. Memory works at the same time, but a matrix that streams by is not
+    there before PT takes it.
     """
     blocks = seen.blocks * work.positions
     share = seen.sticks / (seen.blocks * work.key_sticks)
@@ -104,7 +108,8 @@ def softmax_price(work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[i
     pt = 0.0
     outputs = sum(m.output * (seen.parts if m.over_keys else share * seen.blocks) for m in work.matrices)
     drains = outputs * work.positions * (own + target.pt_fill_cycles)
-    vector = own * (work.per_key_stick * seen.sticks + work.per_part * seen.parts) * work.positions
+    vector = own * work.per_key_stick * seen.sticks * work.positions
+    between = own * work.per_part * seen.parts * work.positions
     moved = work.row_bytes * work.rows * work.positions * work.cores
     ring = 0.0
     first = 0.0
@@ -116,7 +121,8 @@ def softmax_price(work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[i
         pt += multiplied if i in kept and blocks > 1 else max(multiplied, bytes_ / target.dram_bytes_per_cycle)
         ring += m.bytes * times * target.multicast_slowdown(m.members) / target.ring_bytes_per_cycle
         first += m.bytes * work.cores / m.members / target.dram_bytes_per_cycle if i in kept and blocks > 1 else 0.0
-    compute = pt + drains + vector + first / 2
+    alone = 1 - overlapped * seen.blocks / seen.parts if seen.parts else 1.0
+    compute = max(pt + drains, vector) * (1 - alone) + (pt + drains + vector) * alone + between + first / 2
     terms = {"compute": compute, "memory": moved / target.dram_bytes_per_cycle, "ring": ring}
     bound = max(terms, key=lambda name: terms[name])
     return SoftmaxPrice(terms[bound], bound, moved, terms)

@@ -146,6 +146,13 @@ def _acts(part: Part) -> bool:
     return any(not isinstance(item, Part) or _acts(item) for item in part.items)
 
 
+def _apart(statement: list[Placed]) -> list[list[Placed]]:
+    """A statement; of a PAR each of the streams, since they may belong to two ops."""
+    if statement[0][1].op != "par":
+        return [statement]
+    return [statement[:2], *([placed] for placed in statement[2:])]
+
+
 def _parts(words: list[Word]) -> Part:
     """The loops and statements of a unit's program, which is well-formed, without tokens."""
     whole = Part(-1)
@@ -161,6 +168,6 @@ def _parts(words: list[Word]) -> Part:
         elif w.op == "endl":
             stack.pop()
         elif w.op not in ("wait", "sig", "halt"):
-            stack[-1].items.append(list(enumerate(words[i : i + size], i)))
+            stack[-1].items += _apart(list(enumerate(words[i : i + size], i)))
         i += size
     return whole

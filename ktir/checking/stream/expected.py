@@ -324,7 +324,7 @@ class _Reader:
             refuse(g.op, "writes its result in another order than it computes it")
         target = target.every_other(self.pair_row)
         rows, apart = self._rows(target, g.op)
-        tiles = [None if v.owner.name == "scf.for" else self.tile(v.owner.operands[0]).every_other(self.pair_row) for v in g.inputs]
+        tiles = [None if _is_sum(v) else self.tile(v.owner.operands[0]).every_other(self.pair_row) for v in g.inputs]
         sticks = target.shape[0]
         if not g.is_pointwise:
             self._check_identity(g)
@@ -373,25 +373,29 @@ class _Reader:
         if self._bits(init.operation) != bits:
             refuse(g.op, "expects an accumulator filled with what its reduction leaves as it is")
 
-    def _check_sums(self, g: Generic, loop: ir.Operation) -> None:
+    def _check_sums(self, g: Generic, last: ir.Operation) -> None:
         """The sums that an op reads are those that PT holds."""
-        if self.sums is None or self.sums != loop:
+        if self.sums is None or self.sums != last:
             refuse(g.op, "reads sums that PT does not hold")
         self.sums = None
 
     def _add_to_sums(self, g: Generic) -> None:
-        """The sums of a contraction are carried by the loops around it, start from zero, and are the only ones that PT holds."""
-        loop, start = g.op, g.init.owner
-        while isinstance(start, ir.Block):
-            loop = start.owner.operation
-            if loop.name != "scf.for":
+        """The sums of a contraction are carried by the loops around it, or are those of the block or loop before it. They start from zero,
+        and are the only ones that PT holds."""
+        last, start = g.op, g.init
+        while isinstance(start.owner, ir.Block):
+            last = start.owner.owner.operation
+            if last.name != "scf.for":
                 refuse(g.op, "adds to sums that no loop carries")
-            start = list(loop.operands)[3].owner
-        if loop == g.op or start.name != "linalg.fill" or self._bits(start.operation) & 0x7FFFFFFF:
+            start = list(last.operands)[3]
+        if _is_sum(start):
+            if self.sums is None or self.sums != start.owner:
+                refuse(g.op, "adds to sums that PT does not hold")
+        elif start.owner.name != "linalg.fill" or self._bits(start.owner.operation) & 0x7FFFFFFF:
             refuse(g.op, "expects sums that start from zero")
-        if self.sums is not None and self.sums != loop:
+        elif self.sums is not None:
             refuse(g.op, "adds to sums while PT holds others")
-        self.sums = loop
+        self.sums = last
 
     def _multiply(self, g: Generic) -> Multiply:
         a, b = (self.tile(v.owner.operands[0]) for v in g.inputs)
@@ -426,6 +430,12 @@ def _rows_of_pairs(store: ir.Operation) -> tuple[int | None, ...]:
         and any(str(a.type) in BYTES for a in Generic(producer.operation).body.arguments)
     )
     return (0, 1) if of_bytes else (None,)
+
+
+def _is_sum(value: ir.Value) -> bool:
+    """Whether PT holds a value: the sums of a loop, or of a block of a contraction."""
+    name = value.owner.name
+    return name == "scf.for" or (name == "linalg.generic" and Generic(value.owner.operation).is_contraction)
 
 
 def contribution(consume: ir.Operation) -> ir.Value:

@@ -21,9 +21,9 @@ from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.target import LANES, Target
 
 
-def multiply(operands: Operands, g: Generic) -> Action:
-    """A block of a contraction."""
-    _check_sums(g)
+def multiply(operands: Operands, g: Generic, held: ir.Operation | None) -> Action:
+    """A block of a contraction; `held` as `begun` gives it of the sums that PT has."""
+    _check_sums(g, held)
     a, b = (operands.of(v) for v in g.inputs)
     rows = _corelet_rows(a.shape[1], g.op)
     transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
@@ -47,7 +47,7 @@ def vector(operands: Operands, g: Generic, target: Tile, machine: Target) -> lis
     """A pointwise op or a reduction over the sticks of a row. One that reads bytes is done twice: for the first rows of the pairs, and for
     the second ones."""
     _check_start(g)
-    tiles = [None if _is_accumulator(v) else operands.of(v) for v in g.inputs]
+    tiles = [None if is_accumulator(v) else operands.of(v) for v in g.inputs]
     if not any(tile is not None and tile.element.pair for tile in tiles):
         return [_vector(operands, g, tiles, target, machine)]
     if target.element.pair or not g.is_pointwise or None in tiles:
@@ -142,17 +142,44 @@ def _check_start(g: Generic) -> None:
         )
 
 
-def _check_sums(g: Generic) -> None:
-    """PT starts from +0, adds up over all loops that carry the sums, and is read once."""
-    op, start = g.op, g.init
-    while isinstance(start.owner, ir.Block) and is_a(loop := start.owner.owner, scf.ForOp):
-        number = ir.BlockArgument(start).arg_number - 1
-        yielded = list(loop.regions[0].blocks[0].operations)[-1].operands
-        if number < 0 or yielded[number].owner != op:
+def begun(op: ir.Operation) -> tuple[ir.Operation, ir.Value]:
+    """Of sums that `op`, a block of a contraction or a loop over some, adds to: what adds to them first, around which no loop carries them,
+    and what that starts from."""
+    first, start = op, _start(op)
+    while True:
+        if is_accumulator(start):
+            first, start = start.owner.operation, _start(start.owner.operation)
+        elif isinstance(start.owner, ir.Block) and is_a(loop := start.owner.owner, scf.ForOp):
+            number = ir.BlockArgument(start).arg_number - 1
+            carried = list(loop.regions[0].blocks[0].operations)[-1].operands
+            if number < 0 or _in_block(carried[number]) != start:
+                break
+            first, start = loop.operation, list(loop.operands)[3 + number]
+        else:
             break
-        op, start = loop.operation, list(loop.operands)[3 + number]
+    return first, start
+
+
+def _start(op: ir.Operation) -> ir.Value:
+    return list(op.operands)[3] if is_a(op, scf.ForOp) else Generic(op).init
+
+
+def _in_block(value: ir.Value) -> ir.Value:
+    """Where sums begin in the block in which they have come to `value`."""
+    while is_accumulator(value):
+        value = _start(value.owner.operation)
+    return value
+
+
+def _check_sums(g: Generic, held: ir.Operation | None) -> None:
+    """PT starts from +0, adds up over loops that carry the sums and over blocks in a row, has no other sums meanwhile, and is read once."""
+    first, start = begun(g.op)
+    if held is not None and held != first:
+        raise refused(g.op, "adds to sums while the array holds others that nothing has read yet")
+    uses = [use.owner for use in g.op.results[0].uses]
+    kept = len(uses) == 1 and is_a(uses[0], scf.YieldOp, scf.ForOp, linalg.GenericOp)
     zero = _filled_with(start)
-    if op == g.op or zero != 0 or math.copysign(1, zero) < 0:
+    if not kept or zero != 0 or math.copysign(1, zero) < 0:
         raise refused(
             g.op,
             "accumulates into 'outs', which expects 'linalg.fill' of 0.0 that the loops around carry; the nearest supported form "
@@ -173,7 +200,7 @@ def check_walk(g: Generic, operand: int, loops: tuple[int, int, int], extents: t
     walked = g.walk(operand)
     in_order = len(walked) == 3 and all(w in (loop, None) for w, loop in zip(walked, loops, strict=True))
     spread = any(w is None and n != 1 for w, n in zip(walked, extents, strict=False))
-    if not in_order or (spread and _is_accumulator(g.inputs[operand])):
+    if not in_order or (spread and is_accumulator(g.inputs[operand])):
         raise Unsupported(
             f"'linalg.generic' op reads operand {operand} by {g.maps[operand]}, but "
             + ("sums of the array come element for element" if in_order else "entries come in the order of its loops"),
@@ -193,5 +220,7 @@ def _corelet_rows(rows: int, op: ir.Operation) -> int:
     return rows // 2
 
 
-def _is_accumulator(value: ir.Value) -> bool:
-    return is_a(value.owner, scf.ForOp)
+def is_accumulator(value: ir.Value) -> bool:
+    """Whether PT holds a value: the sums of a loop, or of a block."""
+    owner = value.owner
+    return is_a(owner, scf.ForOp) or (is_a(owner, linalg.GenericOp) and Generic(owner.operation).is_contraction)

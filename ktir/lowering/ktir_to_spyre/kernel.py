@@ -22,7 +22,7 @@ from ktir.isa.descriptor import LEVELS
 from ktir.isa.program import Kernel, word
 from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.access import IndirectTile, Tile, TileEvaluator
-from ktir.lowering.ktir_to_spyre.compute import multiply, vector
+from ktir.lowering.ktir_to_spyre.compute import begun, is_accumulator, multiply, vector
 from ktir.lowering.ktir_to_spyre.conditions import Live, branches, on_some_cores, refuse_on_some_cores
 from ktir.lowering.ktir_to_spyre.descriptors import DescriptorTable, whole
 from ktir.lowering.ktir_to_spyre.exchange import contribution, senders
@@ -56,6 +56,8 @@ class KernelLowering:
         self.order = MemoryOrder(self.cores)
         self.live: Live = None
         """Cores that run the open branch."""
+        self.sums: ir.Operation | None = None
+        """What has begun the sums that PT holds."""
         self.root = Loop(1, -1, 0)
 
     def kernel(self) -> Kernel:
@@ -81,12 +83,14 @@ class KernelLowering:
             elif is_a(op, scf.IfOp):
                 self._branches(op, loop)
             elif is_a(op, ktdp.StoreOp):
-                loop.children += self._store(op)
+                for action in self._store(op):
+                    loop.add(action)
             elif is_a(op, linalg.GenericOp):
                 g = Generic(op)
                 if g.is_contraction:
                     refuse_on_some_cores(op, self.live)
-                    loop.children.append(multiply(self.operands, g))
+                    loop.add(multiply(self.operands, g, self.sums))
+                    self.sums = begun(op)[0]
                 # other results are emitted by the store that consumes them
             elif op.name not in _IGNORED:
                 raise refused(op, "has no lowering to the instruction stream")
@@ -134,12 +138,20 @@ class KernelLowering:
         refuse_on_some_cores(op, self.live)
         if isinstance(target, Tile) and target.local:
             if is_a(producer, linalg.GenericOp):
+                self._read_sums(producer)
                 return vector(self.operands, Generic(producer), target, self.target)
             if is_a(producer, linalg.FillOp):
                 return [self._fill(producer, target)]
             if is_a(producer, ktdp.InterTileConsumeOp):
                 return [self._exchange(producer, target)]
         raise refused(op, f"of a '{producer.name}' result has no instruction")
+
+    def _read_sums(self, op: ir.Operation) -> None:
+        """The sums that an op reads are those that PT holds."""
+        for value in (v for v in Generic(op).inputs if is_accumulator(v)):
+            if self.sums != begun(value.owner.operation)[0]:
+                raise refused(op, "reads sums that the array does not hold")
+            self.sums = None
 
     def _load(self, op: ir.Operation, source: Tile | IndirectTile, target: Tile) -> Action:
         number = self.operands.source_id(op)

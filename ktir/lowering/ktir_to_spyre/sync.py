@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
+from ktir.isa.instructions import Does
 from ktir.isa.program import Channel, Word, word
 from ktir.isa.units import Unit
 
@@ -105,6 +106,18 @@ class Action:
     words: dict[Unit, list[Word]]
     accesses: list[Access] = field(default_factory=list)
 
+    def with_vector(self, other: Action) -> Action | None:
+        """A block that is multiplied and the vector op behind it as one action, if neither waits for the other: LXLU feeds the array and
+        the vector unit at the same time. None if they cannot be one."""
+        feeds, works = self.words.keys(), other.words.keys()
+        if feeds != {Unit.LXLU, Unit.PT} or Unit.PT in works or not works >= {Unit.LXLU, Unit.SFP}:
+            return None
+        if any((a.writes or b.writes) and a.meets(b) for a in self.accesses for b in other.accesses):
+            return None
+        pushes = [w for w in (*self.words[Unit.LXLU], *other.words[Unit.LXLU]) if w.does is not Does.TOGETHER]
+        together = word("par", pushes[0].source, streams=len(pushes))
+        return Action({**self.words, **other.words, Unit.LXLU: [together, *pushes]}, [*self.accesses, *other.accesses])
+
 
 @dataclass
 class Loop:
@@ -117,6 +130,15 @@ class Loop:
     before: dict[int, dict[Unit, list[Word]]] = field(default_factory=dict)
     """Child -> unit -> waits in front of it."""
     after: dict[int, dict[Unit, list[Word]]] = field(default_factory=dict)
+
+    def add(self, action: Action) -> None:
+        """An action behind the others, together with the last one where that can be."""
+        last = self.children[-1] if self.children else None
+        both = last.with_vector(action) if isinstance(last, Action) else None
+        if both is None:
+            self.children.append(action)
+        else:
+            self.children[-1] = both
 
 
 @dataclass(frozen=True)

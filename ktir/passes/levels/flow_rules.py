@@ -18,6 +18,13 @@ def _is_load(value: ir.Value, space: str) -> bool:
     return is_a(owner, ktdp.LoadOp) and _space_of(owner.operands[0]) == space
 
 
+def _is_sum(owner: ir.Operation | ir.Block) -> bool:
+    """Whether PT holds what an op makes: the sums of a loop that declares them, or of a block of a contraction."""
+    if is_a(owner, scf.ForOp):
+        return "ktir.acc" in owner.attributes
+    return is_a(owner, linalg.GenericOp) and Generic(owner.operation).is_contraction
+
+
 def load_moves(load: ir.Operation) -> None:
     """What comes from global memory goes to the scratchpad; what comes from there to a compute op or to global memory."""
     space = _space_of(load.operands[0])
@@ -64,10 +71,9 @@ def computes_on_scratchpad(op: ir.Operation) -> None:
     """A compute op reads the scratchpad or an accumulator; its result goes to the scratchpad or stays in the accumulator."""
     g = Generic(op)
     for i, value in enumerate(g.inputs):
-        owner = value.owner
-        accumulator = is_a(owner, scf.ForOp) and "ktir.acc" in owner.attributes
-        if not accumulator and not _is_load(value, "ct_local"):
+        if not _is_sum(value.owner) and not _is_load(value, "ct_local"):
             raise Broken(f"expects operand #{i} to be loaded from the scratchpad or to be an accumulator", note_source(value))
     for use in op.results[0].uses:
-        if not is_a(use.owner, ktdp.StoreOp, scf.YieldOp):
+        adds_on = g.is_contraction and is_a(use.owner, scf.ForOp, linalg.GenericOp)
+        if not is_a(use.owner, ktdp.StoreOp, scf.YieldOp) and not adds_on:
             raise Broken("expects its result to be stored to the scratchpad or carried as an accumulator", note_at(use.owner.operation))

@@ -267,16 +267,29 @@ def carries_accumulators(loop: ir.Operation) -> None:
     carried = zip(list(block.arguments)[1:], list(loop.operands)[3:], list(block.operations)[-1].operands, strict=True)
     for argument, start, value in carried:
         made = value.owner
-        filled = is_a(made, tensor.InsertSliceOp) and made.operands[1] == argument
-        summed = is_a(made, linalg.GenericOp) and Generic(made).is_contraction and Generic(made).init == argument
+        goes_on = value != argument and _before(value) == argument
         begun = not is_a(start.owner, tensor.EmptyOp)
         running = begun and is_a(made, linalg.GenericOp) and Generic(made).is_pointwise
-        inner = is_a(made, scf.ForOp) and argument in list(made.operands)[3:]
-        if not (filled or summed or running or inner):
+        if not (goes_on or running):
             raise Broken(
                 f"carries '{argument.type}', which is neither the accumulator of a contraction nor filled slice by slice, nor a running "
                 "value"
             )
+
+
+def _before(value: ir.Value) -> ir.Value:
+    """What a value was before ops that insert slices or add to the sums of a contraction, and loops that carry it, each on what the one
+    before leaves."""
+    while True:
+        owner = value.owner
+        if is_a(owner, tensor.InsertSliceOp):
+            value = owner.operands[1]
+        elif is_a(owner, scf.ForOp):
+            value = owner.operands[3 + ir.OpResult(value).result_number]
+        elif is_a(owner, linalg.GenericOp) and Generic(owner.operation).is_contraction:
+            value = Generic(owner.operation).init
+        else:
+            return value
 
 
 def carries_declared(loop: ir.Operation) -> None:

@@ -100,6 +100,8 @@ class BufferPlan:
                 self._block(body, [*loops, op])
             elif is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileConsumeOp) or (is_a(op, linalg.FillOp) and is_stored_fill(op)):
                 uses = list(op.results[0].uses)
+                if is_a(op, linalg.GenericOp) and Generic(op).is_contraction:
+                    continue  # PT holds its sums
                 if len(uses) == 1 and is_a(uses[0].owner, tensor.InsertSliceOp) and uses[0].operand_number == 0:
                     whole = uses[0].owner.operands[1]
                     owner = self.root(whole).owner
@@ -108,7 +110,7 @@ class BufferPlan:
                     self.alias[op.results[0]] = whole
                 elif (running := self._running(op.results[0])) is not None:
                     self.alias[op.results[0]] = running
-                elif not (uses and is_a(uses[0].owner, scf.YieldOp)):
+                else:
                     self._place(op.results[0], op, loops)
             elif is_a(op, tensor.EmptyOp) and is_filled(op):
                 self._place(op.results[0], op, loops)
@@ -208,10 +210,16 @@ def is_accumulator(loop: ir.Operation) -> bool:
     carried = list(block.arguments)[1:]
     if not carried:
         return False
-    made = list(block.operations)[-1].operands[0].owner
-    if is_a(made, scf.ForOp):
-        return made.operands[3] == carried[0] and is_accumulator(made.operation)
-    return any(is_a(o, linalg.GenericOp) and Generic(o.operation).is_contraction for o in block.operations)
+    value = list(block.operations)[-1].operands[0]
+    while value != carried[0]:
+        made = value.owner
+        if is_a(made, scf.ForOp) and is_accumulator(made.operation):
+            value = made.operands[3]
+        elif is_a(made, linalg.GenericOp) and Generic(made.operation).is_contraction:
+            value = Generic(made.operation).init
+        else:
+            return False
+    return True
 
 
 def is_stored_fill(fill: ir.Operation) -> bool:

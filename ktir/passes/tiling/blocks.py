@@ -1,15 +1,16 @@
-"""Blocks of a tiled kernel: what is loaded, computed and stored for R rows of a core's share at one position of the batch axes.
+"""Blocks of a tiled kernel: what is loaded, computed and stored for R rows of a core's share at one batch position, and ops on them.
 
 A tensor is [sticks, R, lanes] there, or [sticks, 1, lanes] where all rows read the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktir.analysis.axes import row_loops
+from ktir.analysis.scalars.expressions import Tree
 from ktir.cost.softmax import Sticks
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
@@ -49,6 +50,8 @@ class Blocks:
     """A value of the divided kernel -> its block."""
     whole: dict[ir.Operation, ir.Value] = field(default_factory=dict)
     """Contraction -> its second operand, where that is in LX as a whole."""
+    in_part: frozenset[ir.Operation] = frozenset()
+    """Contractions of which `whole` has what the part of the keys takes of the second operand."""
     vectors: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Row vectors along the keys of which blocks see parts, as a whole."""
     position: Mapping[int, ir.Value] = field(default_factory=dict)
@@ -178,12 +181,12 @@ class Blocks:
         rows = ir.RankedTensorType(block.type).shape[1]
         _store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
 
-    def store_stick(self, op: ir.Operation, block: ir.Value, number: ir.Value) -> None:
-        """Store the stick `number` of a block, some rows at a time: what is loaded meanwhile does not wait for all of it.
+    def store_rows(self, op: ir.Operation, block: ir.Value, number: int | ir.Value) -> None:
+        """Store the sticks of a block from `number` on, some rows at a time: what is loaded meanwhile does not wait for all of it.
 
         Where rows are clipped in each trip of the loop over blocks it is stored at once, since a bound follows one loop.
         """
-        rows = ir.RankedTensorType(block.type).shape[1]
+        sticks, rows, _ = ir.RankedTensorType(block.type).shape
         some = max((n for n in _STORED_ROWS if rows % n == 0), default=rows)
         place = self.window(op, op.operands[0])
         first_block = isinstance(self.row, int)
@@ -193,7 +196,7 @@ class Blocks:
 
         def some_rows(first: ir.Value) -> None:
             at = first if first_block else arith.AddIOp(self.row, first).result
-            _store(op, place, part(block, [index_constant(0), first], [1, some, LANES]), number, at)
+            _store(op, place, part(block, [index_constant(0), first], [sticks, some, LANES]), number, at)
 
         self.along(0, rows, some, some_rows)
 
@@ -286,3 +289,49 @@ def _refuse_rows(g: Generic, rows: Collection[int]) -> None:
     for op in g.body_ops:
         if is_a(op, linalg.IndexOp) and (loop := ir.IntegerAttr(op.attributes["dim"]).value) in rows:
             raise refused(op, f"expects a loop over sticks or lanes, but got loop {loop}, one over rows")
+
+
+class Input(NamedTuple):
+    """An operand of an op on blocks: what its tree calls it, and whether its sticks and lanes are walked; else it is a number per row."""
+
+    name: Tree
+    value: ir.Value
+    stick: bool = True
+    lane: bool = True
+
+
+Body = Callable[[dict[Tree, ir.Value]], ir.Value]
+"""Builds a body from the scalars of the inputs."""
+
+
+def pointwise(inputs: Sequence[Input], sticks: int, rows: int, body: Body, element: ir.Type) -> ir.Value:
+    """An op over [sticks, rows, lanes]."""
+    maps = [affine_map(3, _walked(x, 0, 1, 2)) for x in inputs]
+    init = tensor.EmptyOp([sticks, rows, LANES], element).result
+    return _generic(inputs, init, [*maps, affine_map(3, [0, 1, 2])], ["parallel"] * 3, body)
+
+
+def reduced(inputs: Sequence[Input], init: ir.Value, body: Body, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """A reduction over sticks and lanes; `combine` takes the accumulator and the scalar of the body."""
+    maps = [affine_map(3, _walked(x, 1, 0, 2)) for x in inputs]
+    result = affine_map(3, [None, 0, None])
+
+    def whole(names: dict[Tree, ir.Value], accumulator: ir.Value) -> ir.Value:
+        return combine(accumulator, body(names))
+
+    return _generic(inputs, init, [*maps, result], ["parallel", "reduction", "reduction"], whole)
+
+
+def _generic(
+    inputs: Sequence[Input], init: ir.Value, maps: Sequence[ir.AffineMap], iterators: Sequence[str], body: Callable[..., ir.Value]
+) -> ir.Value:
+    def build(arguments: list[ir.Value]) -> ir.Value:
+        names = {x.name: a for x, a in zip(inputs, arguments, strict=False)}
+        return body(names, arguments[-1]) if "reduction" in iterators else body(names)
+
+    return generic([x.value for x in inputs], init, maps, iterators, build, loc=ir.Location.current)
+
+
+def _walked(x: Input, stick: int, row: int, lane: int) -> list[int | None]:
+    rows = ir.RankedTensorType(x.value.type).shape[1] > 1
+    return [stick if x.stick else None, row if rows else None, lane if x.lane else None]

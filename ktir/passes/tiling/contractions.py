@@ -132,7 +132,7 @@ def build(blocks: Blocks, m: Matmul) -> None:
         finished = _epilogue(blocks, consumer, m.result, accumulator, n, element)
         for store in stores if sliced else ():
             with store.location:
-                blocks.store_stick(store, finished, n)
+                blocks.store_rows(store, finished, n)
         scf.YieldOp([*(insert_stick(finished, w, n) for w in whole), *so_far])
     if not sliced:
         blocks.built[target] = outer.results[0]

@@ -5,43 +5,110 @@ What one op alone reads of a contraction is computed on its accumulators.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ktir.analysis.axes import k_in_stick, sticks_of
 from ktir.analysis.scalars.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf
-from ktir.passes.tiling.block_ops import Input, pointwise
-from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, part, stick
-from ktir.passes.tiling.contractions import Weights, multiply
+from ktir.passes.tiling.blocks import Blocks, Input, Part, insert_stick, part, pointwise, stick, times
+from ktir.passes.tiling.contractions import Weights, multiply, widened
 from ktir.passes.tiling.key_pieces import in_piece
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.target import LANES
+
+Tasks = deque[Callable[[], None]]
+"""Ops of the vector unit, each built by a call, that stand beside blocks which the matrix array multiplies."""
+
+
+class Beside(Protocol):
+    """What the vector unit does at each stick of a product meanwhile; it makes tensors, stick by stick."""
+
+    made: list[ir.Value]
+
+    def tasks(self, number: ir.Value, made: list[ir.Value]) -> Tasks:
+        """What is done at a stick; it replaces the tensors `made` by those with this stick."""
+        ...
+
 
 Finish = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 """What becomes of an output stick: from the finished accumulator, the result so far and the stick's number in the block."""
 
 
-def product(blocks: Blocks, m: Matmul, first: ir.Value, columns: Part, steps: Part, whole: ir.Value, finish: Finish) -> ir.Value:
-    """`first` times the second operand, of which `columns` are wanted and `steps` are the sticks of the reduced loop, into `whole`."""
-    weights = Weights.of(blocks, m, _inside(m.g, columns, steps))
-    assert blocks.plan.keys is not None
-    columns, steps = in_piece(m, blocks.plan.keys, columns, steps)
-    zero, one = index_constant(0), index_constant(1)
-    outer = scf.ForOp(zero, index_constant(columns.count), one, [whole])
-    with ir.InsertionPoint(outer.body):
-        n = outer.induction_variable
-        cleared = filled([1, blocks.plan.block_rows, LANES], ir.F32Type.get(), 0.0)
-        inner = scf.ForOp(zero, index_constant(steps.count), one, [cleared])
-        with ir.InsertionPoint(inner.body):
-            k = inner.induction_variable
-            at = [_moved(columns.first, n), _moved(steps.first, k)]
-            second, _ = weights.block(*(at[::-1] if k_in_stick(m.g) else at))
-            scf.YieldOp([multiply(m.g, stick(first, k), second, inner.inner_iter_args[0])])
-        so_far = outer.inner_iter_args[0]
-        scf.YieldOp([insert_stick(finish(inner.results[0], so_far, n), so_far, n)])
-    return outer.results[0]
+class Blockwise:
+    """`first` times the second operand, of which `columns` are wanted and `steps` are the sticks of the reduced loop."""
+
+    def __init__(self, blocks: Blocks, m: Matmul, first: ir.Value, columns: Part, steps: Part) -> None:
+        self.weights = Weights.of(blocks, m, _inside(m.g, columns, steps))
+        self.columns, self.steps = in_piece(blocks, m, columns, steps)
+        self.blocks, self.m, self.first = blocks, m, first
+
+    def into(self, whole: ir.Value, finish: Finish, beside: Beside | None = None, *, number: int = 0) -> ir.Value:
+        """The product from stick `number` on, put into `whole` stick by stick; `beside` has done its part then."""
+        if number == self.columns.count:
+            return whole
+        loop = scf.ForOp(*(index_constant(n) for n in (number, self.columns.count, 1)), [whole, *(beside.made if beside else ())])
+        with ir.InsertionPoint(loop.body):
+            n, (so_far, *made) = loop.induction_variable, loop.inner_iter_args
+            total = self.sums(n, tasks := beside.tasks(n, made) if beside else deque())
+            while tasks:
+                tasks.popleft()()
+            scf.YieldOp([insert_stick(finish(total, so_far, n), so_far, n), *made])
+        if beside is not None:
+            beside.made = list(loop.results)[1:]
+        return loop.results[0]
+
+    def beside(self, whole: ir.Value, finish: Finish, tasks: Tasks) -> ir.Value:
+        """The product, put into `whole`, with as many of `tasks` as it has blocks."""
+        number = 0
+        while tasks and number < self.columns.count:
+            n = index_constant(number)
+            whole = insert_stick(finish(self.sums(n, tasks), whole, n), whole, n)
+            number += 1
+        return self.into(whole, finish, number=number)
+
+    def sums(self, n: ir.Value, tasks: Tasks) -> ir.Value:
+        """One stick of the product in PT. Each of `tasks` stands behind a block, where both of them run at the same time."""
+        total = filled([1, self.blocks.plan.block_rows, LANES], ir.F32Type.get(), 0.0)
+        at_once = self._loaded(n) if tasks and self.weights.memory is not None else None
+        number = 0
+        while tasks and number < self.steps.count:
+            total = self._block(n, index_constant(number), total, at_once)
+            tasks.popleft()()
+            number += 1
+        if number == self.steps.count:
+            return total
+        loop = scf.ForOp(*(index_constant(k) for k in (number, self.steps.count, 1)), [total])
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp([self._block(n, loop.induction_variable, loop.inner_iter_args[0], at_once)])
+        return loop.results[0]
+
+    def _block(self, n: ir.Value, k: ir.Value, total: ir.Value, at_once: ir.Value | None) -> ir.Value:
+        g, to = self.m.g, element_of(self.first)
+        with g.op.location:
+            if at_once is not None:
+                row = arith.MulIOp(k, index_constant(LANES)).result
+                place = [k, index_constant(0)] if k_in_stick(g) else [index_constant(0), row]
+                second = widened(part(at_once, place, [1, LANES, LANES]), to)
+            else:
+                at = [_moved(self.columns.first, n), _moved(self.steps.first, k)]
+                second, _ = self.weights.block(*(at[::-1] if k_in_stick(g) else at), to)
+            return multiply(g, stick(self.first, k), second, total)
+
+    def _loaded(self, n: ir.Value) -> ir.Value:
+        """All blocks of a stick of columns, which stream by."""
+        column, count = _moved(self.columns.first, n), self.steps.count
+        assert self.weights.memory is not None
+        with self.m.g.op.location:
+            if k_in_stick(self.m.g):
+                row = arith.MulIOp(column, index_constant(LANES)).result
+                tile = self.weights.memory.tile(self.steps.first, row, [count, LANES, LANES])
+            else:
+                tile = self.weights.memory.tile(column, times(self.steps.first, LANES), [1, count * LANES, LANES])
+            return ktdp.load(tile, self.weights.element)
 
 
 def _inside(g: Generic, columns: Part, steps: Part) -> str:
@@ -59,15 +126,20 @@ def _moved(first: int | ir.Value, by: ir.Value) -> ir.Value:
     return arith.AddIOp(first, by).result
 
 
-def scores_of(blocks: Blocks, ops: Sequence[ir.Operation], tree: Tree) -> ir.Value:
-    """The block of scores, and with it everything else along the keys that is needed."""
-    of_product = along_keys(blocks, ops, tree)
+def scores_of(
+    blocks: Blocks, ops: Sequence[ir.Operation], tree: Tree, into: ir.Value | None = None, beside: Beside | None = None
+) -> ir.Value:
+    """The block of scores, and with it everything else along the keys that is needed; `into` scores that nothing reads from then on, with
+    `beside` while the product is made."""
+    of_product = along_keys(blocks, ops, tree, into, beside)
     if isinstance(tree, Leaf):
         return blocks.built[tree.value]
     return of_tree(blocks, tree) if of_product is None else of_product
 
 
-def along_keys(blocks: Blocks, ops: Sequence[ir.Operation], scores: Tree | None = None) -> ir.Value | None:
+def along_keys(
+    blocks: Blocks, ops: Sequence[ir.Operation], scores: Tree | None = None, into: ir.Value | None = None, beside: Beside | None = None
+) -> ir.Value | None:
     """Build ops along the keys; `scores` count as one that reads others. Returns these if they are computed on accumulators."""
     assert blocks.part is not None
     built = blocks.built
@@ -86,7 +158,8 @@ def along_keys(blocks: Blocks, ops: Sequence[ir.Operation], scores: Tree | None 
                 blocks.store(op)
             elif (m := blocks.facts.matmul_of.get(op)) is not None:
                 target, tree = _reader(m.result, trees, blocks)
-                made = _of_contraction(blocks, m, tree)
+                is_score = (tree is not None and target is None) or (isinstance(scores, Leaf) and scores.value in (target, m.result))
+                made = _of_contraction(blocks, m, tree, into if is_score else None, beside)
                 if target is None and tree is not None:
                     found = made
                 else:
@@ -112,7 +185,7 @@ def _reader(accumulator: ir.Value, trees: dict[ir.Value | None, Tree], blocks: B
     return value, tree
 
 
-def _of_contraction(blocks: Blocks, m: Matmul, tree: Tree | None) -> ir.Value:
+def _of_contraction(blocks: Blocks, m: Matmul, tree: Tree | None, into: ir.Value | None, beside: Beside | None) -> ir.Value:
     """A contraction whose result lies along the keys, with what is computed on its accumulators."""
     assert blocks.part is not None
     accumulated = Leaf(m.result, True, True)
@@ -131,7 +204,8 @@ def _of_contraction(blocks: Blocks, m: Matmul, tree: Tree | None) -> ir.Value:
         return pointwise(inputs, 1, blocks.plan.block_rows, lambda x: Emission(x)(tree), element)
 
     first = m.g.inputs[0]
-    return product(blocks, m, blocks.built[first], blocks.part, Part(0, sticks_of(first)), blocks.empty(blocks.part.count, element), finish)
+    whole = blocks.empty(blocks.part.count, element) if into is None else into
+    return Blockwise(blocks, m, blocks.built[first], blocks.part, Part(0, sticks_of(first))).into(whole, finish, beside)
 
 
 def _load(blocks: Blocks, op: ir.Operation) -> None:

@@ -11,7 +11,7 @@ from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
 from ktir.dialects.structured import element_of, index_constant
 from ktir.mlir import arith, ir, is_a, tensor
-from ktir.passes.tiling.blocks import Blocks, Part, insert_part
+from ktir.passes.tiling.blocks import Blocks, Part, insert_part, times
 from ktir.passes.tiling.contractions import whole_shape
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.passes.tiling.tile_plan import Keys
@@ -62,13 +62,29 @@ class Pieces:
         self.blocks.whole[m.op] = insert_part(ktdp.load(piece, element_of(m.second)), self.blocks.whole[m.op], place)
 
 
+def load_part(blocks: Blocks, m: Matmul, keys: Keys) -> None:
+    """Load what a part of the keys, all of which there are, takes of a second operand."""
+    part, (across, rows, _) = blocks.part, whole_shape(m)
+    assert part is not None
+    source = blocks.window(m.second.owner.operation, m.second, "rows" if keys_in_rows(m, keys) else "lanes")
+    if keys_in_rows(m, keys):
+        tile = source.tile(0, times(part.first, LANES), [across, part.count * LANES, LANES])
+    else:
+        tile = source.tile(part.first, 0, [part.count, rows, LANES])
+    blocks.whole[m.op] = ktdp.load(tile, element_of(m.second))
+
+
 def keys_in_rows(m: Matmul, keys: Keys) -> bool:
     """Whether keys lie along the rows of a second operand; else they are the columns of its sticks."""
     return k_in_stick(m.g) == (m.result in keys.softmax.keyed)
 
 
-def in_piece(m: Matmul, keys: Keys, columns: Part, steps: Part) -> tuple[Part, Part]:
-    """Where wanted columns and steps of a reduced loop lie in what stays of a second operand."""
+def in_piece(blocks: Blocks, m: Matmul, columns: Part, steps: Part) -> tuple[Part, Part]:
+    """Where wanted columns and steps of a reduced loop lie in what is there of a second operand."""
+    keys = blocks.plan.keys
+    assert keys is not None
+    if m.op in blocks.in_part:
+        return Part(0, columns.count), Part(0, steps.count)
     if m.op not in keys.in_pieces or not keys_in_rows(m, keys):
         return columns, steps
     of_keys, others = (columns, steps) if k_in_stick(m.g) else (steps, columns)

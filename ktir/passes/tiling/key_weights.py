@@ -6,16 +6,16 @@ by is held at the lowest finite number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from ktir.analysis.axes import sticks_of
 from ktir.analysis.scalars.expressions import Emission, Hole, Node, Tree, leaves
 from ktir.analysis.softmax import WEIGHT, Product, Softmax, unmasked
 from ktir.dialects.structured import Generic, constant, element_of, filled
 from ktir.mlir import arith, ir, is_a, math
-from ktir.passes.tiling.block_ops import Body, Input, pointwise, reduced
-from ktir.passes.tiling.blocks import Blocks, Part, stick
-from ktir.passes.tiling.key_ops import inputs_of, product, type_of
+from ktir.passes.tiling.blocks import Blocks, Body, Input, Part, pointwise, reduced, stick
+from ktir.passes.tiling.key_ops import Blockwise, Tasks, inputs_of, type_of
 from ktir.target import LANES, held
 
 _SCORE, _OLD, _NEW, _FACTOR, _SUM = (Hole(name) for name in ("score", "old", "new", "factor", "sum"))
@@ -28,14 +28,27 @@ def started(blocks: Blocks, like: ir.Value, value: float) -> ir.Value:
 
 def added(blocks: Blocks, s: Softmax, score: ir.Value, state: Sequence[ir.Value]) -> list[ir.Value]:
     """The largest score, the sums and the products with one more block of keys."""
-    block = _largest_of(blocks, s, score)
+    block = largest_of(blocks, s, score)
     old, *rest = state
-    factor = _factor(blocks, s, old, block)
-    most = _column(blocks, [_row(_OLD, old), _row(_NEW, block)], lambda x: arith.MaximumFOp(x[_OLD], x[_NEW]).result, element_of(old))
-    weight = _weight(blocks, s, score, most)
-    sums = [_sum(blocks, g, tree, weight, a, factor) for (g, tree), a in zip(s.sums, rest, strict=False)]
-    products = [_product(blocks, p, weight, a, factor) for p, a in zip(s.products, rest[len(sums) :], strict=True)]
+    factor = factor_of(blocks, s, old, block)
+    most = larger(blocks, old, block)
+    weight = weight_of(blocks, s, score, most)
+    sums = [sum_with(blocks, g, sum_of(blocks, g, tree, weight), a, factor) for (g, tree), a in zip(s.sums, rest, strict=False)]
+    products = [
+        product_with(blocks, p, operand_of(blocks, p, weight), a, lambda: factor)
+        for p, a in zip(s.products, rest[len(sums) :], strict=True)
+    ]
     return [most, *sums, *products]
+
+
+def larger(blocks: Blocks, old: ir.Value, block: ir.Value) -> ir.Value:
+    """The largest score so far."""
+    return _column(blocks, [_row(_OLD, old), _row(_NEW, block)], lambda x: arith.MaximumFOp(x[_OLD], x[_NEW]).result, element_of(old))
+
+
+def copied(blocks: Blocks, column: ir.Value) -> ir.Value:
+    """A number per row in a place of its own."""
+    return _column(blocks, [_row(_OLD, column)], lambda x: x[_OLD], element_of(column))
 
 
 def with_nan(blocks: Blocks, total: ir.Value, most: ir.Value) -> ir.Value:
@@ -57,7 +70,7 @@ def _column(blocks: Blocks, inputs: Sequence[Input], body: Body, element: ir.Typ
     return pointwise(inputs, 1, blocks.plan.block_rows, body, element)
 
 
-def _largest_of(blocks: Blocks, s: Softmax, score: ir.Value) -> ir.Value:
+def largest_of(blocks: Blocks, s: Softmax, score: ir.Value) -> ir.Value:
     """The largest score of the block."""
     tree = s.scores
     masked = isinstance(tree, Node) and unmasked(tree) != tree
@@ -85,8 +98,8 @@ def _shifted_by(s: Softmax, x: dict[Tree, ir.Value], most: ir.Value) -> Emission
     return Emission({leaf: finite if leaf.value == largest else x[leaf] for leaf in leaves(s.exponential.shift)})
 
 
-def _factor(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Value:
-    """What sums so far are multiplied by, in f32; 0 where there was nothing but -inf."""
+def factor_of(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Value:
+    """What sums so far are multiplied by, in f32; 0 where there was nothing but -inf. `block`: the largest score of more keys."""
     e, f32 = s.exponential, ir.F32Type.get()
 
     def body(x: dict[Tree, ir.Value]) -> ir.Value:
@@ -101,9 +114,8 @@ def _factor(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Va
     return _column(blocks, [_row(_OLD, old), _row(_NEW, block), *_shift_inputs(blocks, s)], body, f32)
 
 
-def _weight(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir.Value:
-    """exp(score - shift) of the block."""
-    assert blocks.part is not None
+def weight_of(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir.Value:
+    """exp(score - shift) of some sticks of scores."""
     e = s.exponential
 
     def body(x: dict[Tree, ir.Value]) -> ir.Value:
@@ -112,31 +124,49 @@ def _weight(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir.V
         return emission(e.tree)
 
     inputs = [Input(_SCORE, score), _row(_NEW, most), *_shift_inputs(blocks, s)]
-    return pointwise(inputs, blocks.part.count, blocks.plan.block_rows, body, type_of(e.tree))
+    return pointwise(inputs, sticks_of(score), blocks.plan.block_rows, body, type_of(e.tree))
 
 
-def _sum(blocks: Blocks, g: Generic, tree: Tree, weight: ir.Value, old: ir.Value, factor: ir.Value) -> ir.Value:
+def operand_of(blocks: Blocks, p: Product, weight: ir.Value) -> ir.Value:
+    """What a product takes of some sticks of weights."""
+    if p.operand == WEIGHT:
+        return weight
+    assert blocks.part is not None
+    end = blocks.part.end
+    inputs = [Input(WEIGHT, weight), *inputs_of(blocks, p.operand)]
+    with p.contraction.op.location:
+        element = element_of(p.contraction.inputs[0])
+        return pointwise(inputs, sticks_of(weight), blocks.plan.block_rows, lambda x: Emission(x, end=end)(p.operand), element)
+
+
+def sum_of(blocks: Blocks, g: Generic, tree: Tree, weight: ir.Value) -> ir.Value:
+    """The sum of a block of weights."""
     inputs = [Input(WEIGHT, weight), *inputs_of(blocks, tree)]
-    init = started(blocks, g.op.results[0], 0.0)
     with g.op.location:
-        block = reduced(inputs, init, _seen(blocks, tree), lambda a, b: arith.AddFOp(a, b).result)
+        return reduced(inputs, started(blocks, g.op.results[0], 0.0), _seen(blocks, tree), lambda a, b: arith.AddFOp(a, b).result)
+
+
+def sum_with(blocks: Blocks, g: Generic, block: ir.Value, old: ir.Value, factor: ir.Value) -> ir.Value:
+    """The sum so far with that of a block."""
+    with g.op.location:
         return _column(blocks, [_row(_OLD, old), _row(_FACTOR, factor), _row(_NEW, block)], _rescaled, element_of(old))
 
 
-def _product(blocks: Blocks, p: Product, weight: ir.Value, old: ir.Value, factor: ir.Value) -> ir.Value:
+def product_with(
+    blocks: Blocks, p: Product, first: ir.Value, old: ir.Value, factor: Callable[[], ir.Value], tasks: Tasks | None = None
+) -> ir.Value:
+    """The product so far with that of a block, of which `first` is what it takes of the weights. `factor` is asked for where a stick of it
+    is finished; each of `tasks` stands beside a block, as far as there are some."""
     part, rows = blocks.part, blocks.plan.block_rows
     assert part is not None
 
     def finish(accumulator: ir.Value, so_far: ir.Value, n: ir.Value) -> ir.Value:
-        inputs = [Input(_OLD, stick(so_far, n)), _row(_FACTOR, factor), Input(_NEW, accumulator)]
+        inputs = [Input(_OLD, stick(so_far, n)), _row(_FACTOR, factor()), Input(_NEW, accumulator)]
         return pointwise(inputs, 1, rows, _rescaled, element_of(old))
 
     with p.contraction.op.location:
-        first = weight
-        if p.operand != WEIGHT:
-            inputs = [Input(WEIGHT, weight), *inputs_of(blocks, p.operand)]
-            first = pointwise(inputs, part.count, rows, lambda x: Emission(x, end=part.end)(p.operand), element_of(p.contraction.inputs[0]))
-        return product(blocks, blocks.facts.matmul_of[p.contraction.op], first, Part(0, sticks_of(old)), part, old, finish)
+        whole = Blockwise(blocks, blocks.facts.matmul_of[p.contraction.op], first, Part(0, sticks_of(old)), part)
+        return whole.beside(old, finish, deque() if tasks is None else tasks)
 
 
 def _rescaled(x: dict[Tree, ir.Value]) -> ir.Value:

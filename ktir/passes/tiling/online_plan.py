@@ -9,7 +9,7 @@ from math import prod
 
 from ktir.analysis.scalars.expressions import Node, Tree, nodes
 from ktir.analysis.seen_keys import hull, seen_keys
-from ktir.analysis.softmax import Softmax
+from ktir.analysis.softmax import WEIGHT, Softmax
 from ktir.cost.attention import KEY_STICKS, RESCALE, subsets
 from ktir.cost.bodies import scalar_cycles, stick_cycles
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, Sticks, Visible, softmax_price
@@ -26,6 +26,8 @@ _WIDE = element_bytes("f32") * LANES
 """Bytes of an entry of f32."""
 MOST_HULLS = 16
 """Ranges of keys for which a kernel has loops."""
+FULL, FULL_COST = 0.875, 1.25
+"""From which share of its room on a scratchpad is full, and how many times longer it takes then: measured on attention of 2048 keys."""
 _FINER = (32, 64, 96, 128, 192, 256, 384)
 """Rows of a block that are tried under a mask."""
 
@@ -61,7 +63,7 @@ def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: 
     whole = Visible.of_all(facts.trips(plain.block_rows), 1, softmax.sticks)
     old_price = softmax_price(_whole_work(facts, softmax, target), plain.block_rows, whole, stay, target)
     old = f"softmax of whole rows of scores, {plain.block_rows} rows at once"
-    if price.cycles < old_price.cycles:
+    if (price.cycles, price.terms["compute"]) < (old_price.cycles, old_price.terms["compute"]):
         return replace(keyed, reason=f"{new}: {price}; the runner-up is a {old}: {old_price}")
     return replace(plain, reason=f"{old}: {old_price}; the runner-up is a {new}: {price}")
 
@@ -69,7 +71,12 @@ def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: 
 def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, budget: int) -> TilePlan:
     """The fastest blocks of rows and keys. Raises Unsupported where none fit."""
     search = _Search(facts, softmax, wanted, target, budget)
-    best = min(search.candidates(), key=lambda c: (c[1].cycles, c[1].bytes, len(c[3]), -c[2]), default=None)
+
+    def order(candidate: tuple[int, SoftmaxPrice, int, frozenset[int]]) -> tuple[float, ...]:
+        rows, price, sticks, kept = candidate
+        return price.cycles * search.waits(rows, sticks, kept), price.bytes, price.terms["compute"], len(kept), -sticks
+
+    best = min(search.candidates(), key=order, default=None)
     if best is None:
         raise Unsupported(
             f"kernel needs more than the {budget} bytes of scratchpad that are available for two rows and {LANES} keys of a softmax; "
@@ -111,7 +118,8 @@ class _Search:
                         seen = Visible.of_hulls(parts, sticks, softmax.sticks)
                     else:
                         seen = Visible.of_all(self.facts.trips(rows), -(-softmax.sticks // sticks), softmax.sticks)
-                    yield rows, softmax_price(work, rows, seen, kept, self.target), sticks, kept
+                    overlapped = max(softmax.columns // LANES // sticks - 1, 0) if softmax.pipelined and not parts else 0
+                    yield rows, softmax_price(work, rows, seen, kept, self.target, overlapped=overlapped), sticks, kept
 
     def _rows(self, most: int, share: int) -> Iterator[int]:
         """Rows of a block: as many as there may be; under a mask, which fewer rows follow better, also fewer of them."""
@@ -141,6 +149,10 @@ class _Search:
         """What a block takes of the scratchpad."""
         return self._fixed(sticks, kept) + rows * self._per_row(sticks)
 
+    def waits(self, rows: int, sticks: int, kept: frozenset[int]) -> float:
+        """How many times longer pipelined work takes where little room is left, since loads wait for buffers at the same addresses."""
+        return FULL_COST if self.softmax.pipelined and self.bytes(rows, sticks, kept) > FULL * self.budget else 1.0
+
     @cached_property
     def _around(self) -> tuple[int, int]:
         """Bytes per row of what is not along the keys: beside the loop over them, and after it."""
@@ -149,7 +161,7 @@ class _Search:
         streams = sum(t.row_bytes for t in before if t.is_loaded and t.has_rows)
         others = sum(t.row_bytes for t in before if not t.is_loaded)
         products = sum(tensors[p.contraction.op.results[0]].row_bytes for p in s.products)
-        columns = tensors[s.most.op.results[0]].row_bytes * 2 + _WIDE * (1 + 2 * len(s.sums))
+        columns = tensors[s.most.op.results[0]].row_bytes * 3 + _WIDE * (1 + 2 * len(s.sums))
         after = sum(tensors[op.results[0]].row_bytes for op in s.after if is_a(op, linalg.GenericOp)) + products
         return ROW_BUFFERS * streams + others + products + columns, after
 
@@ -162,13 +174,15 @@ class _Search:
     def _per_stick(self) -> int:
         """Bytes per row and stick of keys."""
         s = self.softmax
-        return max(self._of_stick(s.inside) + 2 * _WIDE + STICK_BYTES, self._of_stick(s.again))
+        operands = sum(STICK_BYTES for p in s.products if p.operand != WEIGHT)
+        return max(self._of_stick(s.inside) + 2 * _WIDE + operands, self._of_stick(s.again))
 
     def _of_stick(self, ops: Iterable[ir.Operation]) -> int:
+        """Of loads and results; scores are counted beside them, and computed on accumulators."""
         found = 0
         for op in (op for op in ops if is_a(op, ktdp.LoadOp, linalg.GenericOp)):
             t = self.facts.tensors[op.results[0]]
-            if not t.is_loaded or t.has_rows:
+            if op not in self.facts.matmul_of and (not t.is_loaded or t.has_rows):
                 found += (ROW_BUFFERS if t.is_loaded else 1) * t.row_bytes // self.softmax.sticks
         return found
 
@@ -180,8 +194,10 @@ class _Search:
         others = sum(t.row_bytes for t in vectors if t.value not in self.softmax.keyed)
         buffers = 1 if self.masked else ROW_BUFFERS
         whole = sum(m.second_bytes * (buffers if m.taken > 1 else 1) for i, m in enumerate(facts.matmuls) if i in kept)
-        streamed = len(facts.matmuls) - len(kept)
-        return ROW_BUFFERS * (keyed + others) + whole + streamed * WEIGHT_BUFFERS * BLOCK_BYTES
+        along = {p.contraction.op for p in self.softmax.products} if self.softmax.pipelined else set()
+        streamed = [m for i, m in enumerate(facts.matmuls) if i not in kept]
+        blocks = sum(WEIGHT_BUFFERS + (ROW_BUFFERS * (m.n + 1) * sticks if m.op in along else 0) for m in streamed)
+        return ROW_BUFFERS * (keyed + others) + whole + blocks * BLOCK_BYTES
 
 
 def in_parts(hulls: Sequence[Sticks], sticks: int, whole: int) -> tuple[Sticks, ...]:

@@ -11,12 +11,13 @@ from ktir.analysis.axes import sticks_of
 from ktir.analysis.scalars.expressions import Emission
 from ktir.analysis.softmax import PRODUCT, Product, Softmax, unmasked
 from ktir.cost.softmax import Sticks
+from ktir.dialects import ktdp
 from ktir.dialects.structured import element_of, index_constant
-from ktir.mlir import arith, ir, scf
-from ktir.passes.tiling.block_ops import Input, pointwise
-from ktir.passes.tiling.blocks import Blocks, Part
+from ktir.mlir import ir, is_a, scf
+from ktir.passes.tiling.blocks import Blocks, Input, Part, pointwise
 from ktir.passes.tiling.key_ops import along_keys, inputs_of, scores_of
 from ktir.passes.tiling.key_weights import added, started, with_nan
+from ktir.passes.tiling.pipelined_softmax import over_keys, part_of
 from ktir.passes.tiling.tile_plan import Keys
 from ktir.target import LANES
 
@@ -33,16 +34,20 @@ def build(blocks: Blocks, keys: Keys, emit: Callable[[Blocks, ir.Operation], Non
         with op.location:
             emit(blocks, op)
     with s.most.op.location:
-        unfinished = _finish(blocks, s, _over_keys(blocks, keys, lambda b, state: _update(b, s, state), _initial(blocks, s)))
+        state = _over_keys(blocks, keys, lambda b, state: _update(b, s, state), lambda: _initial(blocks, s), pipelined=s.pipelined)
+        unfinished = _finish(blocks, s, state)
     for op in s.after:
         for p in s.products:
             if p.contraction.op.results[0] in list(op.operands) and p in unfinished:
                 _finish_product(blocks, p, unfinished.pop(p))
         with op.location:
-            emit(blocks, op)
+            if is_a(op, ktdp.StoreOp) and op.operands[0] not in blocks.plan.stored:
+                blocks.store_rows(op, blocks.built[op.operands[0]], 0)
+            else:
+                emit(blocks, op)
     if s.again:
         with s.again[-1].location:
-            _over_keys(blocks.inside(seen=None), keys, lambda b, _: _again(b, s), [])
+            _over_keys(blocks.inside(seen=None), keys, lambda b, _: _again(b, s), list)
 
 
 def _initial(blocks: Blocks, s: Softmax) -> State:
@@ -51,22 +56,23 @@ def _initial(blocks: Blocks, s: Softmax) -> State:
     return [started(blocks, s.most.op.results[0], float("-inf")), *(started(blocks, v, 0.0) for v in zeros)]
 
 
-def _over_keys(blocks: Blocks, keys: Keys, step: Step, state: State) -> State:
+def _over_keys(blocks: Blocks, keys: Keys, step: Step, initial: Callable[[], State], *, pipelined: bool = False) -> State:
     """The keys in blocks of whole sticks, then the rest; what a block has built is forgotten after it."""
     s, sticks = keys.softmax, keys.sticks
     seen = blocks.seen or Sticks(0, s.sticks)
     start, whole = seen.first // sticks, s.columns // LANES // sticks
     trips = min(-(-seen.end // sticks), whole) - start
-    if trips == 1:
-        state = step(blocks.inside(part=Part(start * sticks, sticks, number=start)), state)
+    if trips > 1 and pipelined:
+        state = over_keys(blocks, keys, start, trips, initial)
     elif trips > 1:
-        loop = scf.ForOp(*(index_constant(n) for n in (start, start + trips, 1)), state)
+        loop = scf.ForOp(*(index_constant(n) for n in (start, start + trips, 1)), initial())
         with ir.InsertionPoint(loop.body):
-            number = first = loop.induction_variable
-            if sticks > 1:
-                first = arith.MulIOp(first, index_constant(sticks)).result
-            scf.YieldOp(step(blocks.inside(part=Part(first, sticks, number=number)), list(loop.inner_iter_args)))
+            scf.YieldOp(step(blocks.inside(part=part_of(loop.induction_variable, sticks)), list(loop.inner_iter_args)))
         state = list(loop.results)
+    else:
+        state = initial()
+        if trips == 1:
+            state = step(blocks.inside(part=part_of(start, sticks)), state)
     first = whole * sticks
     if seen.end <= first:
         return state

@@ -16,6 +16,7 @@ from ktir.checking.stream.expected import expected
 from ktir.context import context
 from ktir.diagnostics import Unsupported
 from ktir.emulator.machine import Machine
+from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import arith, ir
 from ktir.pipeline import run_pipeline
@@ -147,3 +148,51 @@ def doubled_in(k: Kernel) -> None:
     value = k.load(k.view("x", 0, [1, 2, LANES], [LANES, LANES, 1]), [0, 0, 0], [1, 2, LANES])
     result = k.pointwise(lambda v: arith.AddFOp(v, v).result, [1, 2, LANES], "f16", value)
     k.store(result, k.view("y", 0, [1, 2, LANES], [LANES, LANES, 1]), [0, 0, 0])
+
+
+IN_A_ROW = [Argument("x", "input", 8 * LANES), Argument("w", "input", 2 * LANES * LANES), *(Argument(n, "output", 4 * LANES) for n in "yz")]
+
+
+def in_a_row(k: Kernel, at_once: bool) -> None:
+    """y = x w by two blocks in a row, and z = 2 x between them; `at_once`: other sums begin between them."""
+    x = [k.load(k.view("x", n * 4 * LANES, [1, 4, LANES], [4 * LANES, LANES, 1]), [0, 0, 0], [1, 4, LANES]) for n in range(2)]
+    w = [
+        k.load(k.view("w", n * LANES * LANES, [1, LANES, LANES], [LANES * LANES, LANES, 1]), [0, 0, 0], [1, LANES, LANES]) for n in range(2)
+    ]
+    y, z = (k.view(name, 0, [1, 4, LANES], [4 * LANES, LANES, 1]) for name in "yz")
+    sums = k.block(x[0], w[0], k.filled([1, 4, LANES], "f32", 0.0))
+    if at_once:
+        other = k.block(x[0], w[1], k.filled([1, 4, LANES], "f32", 0.0))
+        k.store(k.pointwise(narrowed, [1, 4, LANES], "f16", other), z, [0, 0, 0])
+    else:
+        k.store(k.pointwise(lambda v: arith.AddFOp(v, v).result, [1, 4, LANES], "f16", x[1]), z, [0, 0, 0])
+    sums = k.block(x[1], w[1], sums)
+    k.store(k.pointwise(narrowed, [1, 4, LANES], "f16", sums), y, [0, 0, 0])
+
+
+def test_a_block_and_a_vector_op_behind_it_run_at_the_same_time() -> None:
+    """Sums go on over blocks in a row; LXLU feeds the array and the vector unit together."""
+    rng = np.random.default_rng(0)
+    x, w = half(rng, 2, 4, LANES), half(rng, 2, LANES, LANES)
+    case = Case(tiled(1, IN_A_ROW, lambda k: in_a_row(k, False)), {"x": x, "w": w})
+    *_, y, z = as_executed(case)
+    wanted = np.einsum("kri,kij->rj", x.astype(np.float64), w.astype(np.float64))
+    assert np.abs(y - wanted).max() <= 2**-10 * np.abs(x).max() * np.abs(w).max() * 2 * LANES
+    assert (z == 2 * x[1]).all()
+    with context(), ir.Location.unknown():
+        module = parse_module(case.program.text, "kernel.mlir")
+        run_pipeline(module, ALLOCATE)
+        words = lower_program(module).kernels[0].units[Unit.LXLU]
+    (together,) = (i for i, word in enumerate(words) if word.op == "par")
+    assert [word["fifo"] for word in words[together + 1 : together + 1 + words[together]["streams"]]] == ["W", "A", "I0"]
+
+
+def test_two_sums_at_once() -> None:
+    """The array holds one block of sums."""
+    with context(), ir.Location.unknown():
+        module = parse_module(tiled(1, IN_A_ROW, lambda k: in_a_row(k, True)).text, "kernel.mlir")
+        run_pipeline(module, ALLOCATE)
+        with pytest.raises(Unsupported, match="adds to sums while the array holds others"):
+            lower_program(module)
+        with pytest.raises(Unsupported, match="adds to sums while PT holds others"):
+            expected(module)

@@ -146,6 +146,16 @@ class Kernel:
         starts = [f if isinstance(f, int) else dynamic for f in first]
         return tensor.ExtractSliceOp(type_, value, values, [], [], starts, list(shape), [1, 1, 1]).result
 
+    @staticmethod
+    def block(a: ir.Value, b: ir.Value, sums: ir.Value, transposed: bool = False) -> ir.Value:
+        """The sums with one stick of rows times a 64x64 block."""
+        maps = [
+            affine_map(3, [None, 0, 2]),
+            affine_map(3, [None, 1, 2] if transposed else [None, 2, 1]),
+            affine_map(3, [None, 0, 1]),
+        ]
+        return generic([a, b], sums, maps, ["parallel", "parallel", "reduction"], _multiply, loc=ir.Location.current)
+
     def matmul(
         self,
         a: ir.Value,
@@ -161,20 +171,8 @@ class Kernel:
             n = outer.induction_variable
             with self.loop(steps, carried=[self.filled([1, rows, LANES], "f32", 0.0)]) as inner:
                 k = inner.induction_variable
-                maps = [
-                    affine_map(3, [None, 0, 2]),
-                    affine_map(3, [None, 1, 2] if transposed else [None, 2, 1]),
-                    affine_map(3, [None, 0, 1]),
-                ]
-                product = generic(
-                    [self.part(a, [k, 0, 0], [1, rows, LANES]), b(n, k)],
-                    inner.inner_iter_args[0],
-                    maps,
-                    ["parallel", "parallel", "reduction"],
-                    _multiply,
-                    loc=ir.Location.current,
-                )
-                scf.YieldOp([product])
+                stick = self.part(a, [k, 0, 0], [1, rows, LANES])
+                scf.YieldOp([self.block(stick, b(n, k), inner.inner_iter_args[0], transposed)])
             block = result(inner.results[0])
             dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
             whole = outer.inner_iter_args[0]

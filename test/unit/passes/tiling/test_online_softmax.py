@@ -13,7 +13,9 @@ from ktir.assembly import parse_module
 from ktir.checking.levels import LevelResult, check_levels
 from ktir.context import context
 from ktir.diagnostics import remarks
+from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control.control import control
+from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import ToAllocated
@@ -101,6 +103,15 @@ def test_the_cheaper_form_is_chosen() -> None:
     assert (kernel.dram_read, kernel.dram_written) == (3 * 16_777_216, 16_777_216)
     few = levels(Form(heads=2, rows=16, keys=128), online="auto")
     assert not is_online(few)
+
+
+def test_array_and_vector_unit_work_at_the_same_time() -> None:
+    """Scores of the next keys beside the softmax of these: PT and SFP together are at work for longer than the kernel takes."""
+    with context(), ir.Location.unknown():
+        module = parse_module(attention(Form(heads=2, rows=128, keys=2048, inner=128, outer=128)).text())
+        run_pipeline(module, ToAllocated(cores=2, online_softmax="always", verify=False).text())
+        (kernel,) = Machine(lower_program(module), DATASHEET).report.kernels
+    assert kernel.unit(Unit.PT).busy + kernel.unit(Unit.SFP).busy > 1.1 * kernel.cycles
 
 
 @pytest.mark.long
