@@ -7,7 +7,7 @@ from itertools import dropwhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch.autograd import DeviceType
+from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
 from ktir.device.profiler.placing import Placed, place

@@ -20,7 +20,8 @@ _KIND = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t
 @cache
 def _report() -> Any:
     try:
-        return _KIND(ctypes.cast(library("libc10.so")[_REPORT], ctypes.c_void_p).value)
+        address = ctypes.cast(library("libc10.so")[_REPORT], ctypes.c_void_p).value
+        return _KIND(address) if address else None
     except (OSError, AttributeError) as error:
         logging.getLogger("ktir").warning("warning: profiles have no memory of the device 'spyre': %s", error)
         return None

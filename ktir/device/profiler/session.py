@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import NamedTuple
 
-import torch
+from torch._C._profiler import _RecordFunctionFast
 
 from ktir.device.profiler.memory import holder
 from ktir.device.tensors import current
@@ -63,7 +63,7 @@ class Session:
         if step.kind == "HostCompute":
             return
         number = next(self._numbers)
-        with torch._C._profiler._RecordFunctionFast(f"{MARKER}{number}"):
+        with _RecordFunctionFast(f"{MARKER}{number}"):
             self._given[id(step)] = Given(number, step, time.time_ns())
 
     def _placed(self, span: Span) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._C._autograd import DeviceType
 
 
 def program() -> None:
@@ -80,13 +81,13 @@ def program() -> None:
 def profiled() -> None:
     """A profile has what each card does, in each stream."""
     given = [torch.ones(3, device=f"spyre:{k}") for k in range(3)]
-    given[0] * 2
+    torch.mul(given[0], 2)
     with torch.profiler.profile(profile_memory=True) as prof:
-        given[0] * 2
+        torch.mul(given[0], 2)
         with torch.Stream("spyre:2") as stream:
             kept = given[2] * 2
         given[1].to("spyre:2")
-    kinds = torch.autograd.DeviceType.PrivateUse1
+    kinds = DeviceType.PrivateUse1
     rows = {(e.device_index, e.device_resource_id, e.activity_type) for e in prof.events() or () if e.device_type == kinds}
     assert {(0, 0, "kernel"), (2, stream.stream_id, "kernel"), (2, 0, "gpu_memcpy")} <= rows, rows
     path = Path(tempfile.mkdtemp()) / "trace.json"
