@@ -169,6 +169,12 @@ class Layout:
         """Where each of a few elements lies in the device tensor. None of more, or where one lies at several places."""
         return _few(self)
 
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether it has one element, which is the first of the device tensor."""
+        places = self._places_of_few
+        return places is not None and places.tolist() == [0]
+
     def unpack(self, device: np.ndarray) -> np.ndarray:
         """Device entries [entries, 64] -> host values of shape `size`; elements of one byte as uint8."""
         if self.is_byte:

@@ -47,10 +47,10 @@ class kernel:
         """See `ktir.lowering.inductor.running.direct.Launcher`."""
         return _Steady(self, made) if all(map(is_ours, tensors)) else None
 
-    def maker(self, made: direct.Buffer) -> Callable[[], torch.Tensor]:
+    def maker(self, made: direct.Buffer, parts: direct.Parts) -> Callable[[], Sequence[torch.Tensor]]:
         """See `ktir.lowering.inductor.running.direct.Launcher`."""
         size, stride, dtype, device = made
-        return maker(size, stride, dtype, device.index, _BATCH)
+        return maker(size, stride, dtype, device.index, _BATCH, parts)
 
 
 class _Steady:

@@ -119,7 +119,8 @@ class Host:
             slot.arranged += 1
             slot.pack(self._view(slot), form.carrier)
 
-        form = shared.take(self._owner, (*self._place, slot.number), slot.layout, self._content, arrange)
+        content = self._content if slot.owned is None else self._content_with_gaps
+        form = shared.take(self._owner, (*self._place, slot.number), slot.layout, content, arrange)
         taken.append(form)
         slot.check(form)
         return form
@@ -186,3 +187,9 @@ class Host:
     def _content(self) -> Content:
         """What it holds; taken once for all views of it."""
         return Content(self.array, self._stamp)
+
+    @cached_property
+    def _content_with_gaps(self) -> Content:
+        """Likewise with what lies between its elements, which programs read that take it by other strides."""
+        last = sum((n - 1) * s for n, s in zip(self.array.shape, self._strides, strict=True))
+        return Content(host_view(self.memory, 0, (last + 1,), (1,), self._name), self._stamp)

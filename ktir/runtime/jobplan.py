@@ -102,6 +102,7 @@ class JobPlan:
         self.card.run(self._correct)
         self.card.record("H2D", self._correction.size, self.name)
         if self._bound == addresses:
+            self._bound = [*addresses]  # the same objects are compared without a look at them
             return lying
         at = dict(zip(addresses, lying, strict=True))
         return [at[a] for a in self._bound]

@@ -59,14 +59,16 @@ class Kernel:
         return self._chip.prepared(tensors) if self._chip else None
 
     def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
-        """Launch by it on tensors that begin where their allocations do. False where it is not for these or fails, which `__call__` then
-        does as well; nothing is written.
+        """Launch by it on tensors that begin where their allocations do. False, and nothing is written, where it is not for these, or what
+        they hold is refused: `__call__` says how. Raises KtirError for a fault of ktir's.
         """
         chip = self._chip
         try:
             return chip is not None and not self.faulty and chip.again(prepared, handles)
-        except Exception:
+        except KtirError:
             return False
+        except Exception as error:
+            raise _failed(error) from error
 
     @property
     def name(self) -> str:
@@ -134,11 +136,15 @@ class Kernel:
                 self.logical(*tensors, dry=True)
             except Exception:
                 return error  # the data's own matter
-        own = error if isinstance(error, KtirError) else KtirError(f"the emulated chip failed: {type(error).__name__}: {error}")
+        own = error if isinstance(error, KtirError) else _failed(error)
         if not isinstance(error, OutOfRange):
             own.diagnostics.append(Diagnostic("note", f"{OURS}; {Reproduction(self._files, tensors).write()}"))
         own.diagnostics.append(Diagnostic("note", f'without fallback="error" {ON_EXECUTOR}; {notices.WITHOUT_CHIP}'))
         return own
+
+
+def _failed(error: Exception) -> KtirError:
+    return KtirError(f"the emulated chip failed: {type(error).__name__}: {error}")
 
 
 def _changed(tensors: tuple[Any, ...], written: list[int]) -> None:

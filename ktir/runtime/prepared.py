@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -45,9 +46,11 @@ class Prepared:
         self._in_order = taking(sorted(range(len(grouped)), key=grouped.__getitem__))
         """Takes the arguments in their order from what no tensor gives, what is read, and what is written."""
         self._read = taking([k for _, k, _ in self.reads])
-        self._last: tuple[int, ...] = ()
+        self._last = array("q")
         """The handles of what the last launch read, if all of it is known."""
         self._forms: list[DeviceForm] = []
+        self._occupied: frozenset[int] = frozenset()
+        """Where these lie."""
         self._bounds: dict[int, Callable[[], float]] = {}
 
     def launch(self, machine: Machine, step: Step, handles: Sequence[int]) -> bool:
@@ -55,12 +58,11 @@ class Prepared:
         these. Raises as `Executable.__call__` does; then nothing is written, either.
         """
         plan, card = self.plan, self.plan.card
-        read = self._read(handles)
+        read = array("q", self._read(handles))
         if (read != self._last or None in map(_state, self._forms)) and not self._look(read):
             return False
         forms = self._forms
         places = [*self.addresses, *map(_address, forms)]
-        taken = set(places)
         carriers: list[NDArray[Any] | None] = [*self.carriers, *map(_carrier, forms)]
         written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
         several = len({handles[k] for k in self._written}) < len(self._written)
@@ -70,7 +72,7 @@ class Prepared:
                 return False
             twice = several and any(allocation is other for other, *_ in written)  # one after the other, then
             carriers.append(filled := binding.open(allocation))
-            address = None if twice else binding.address(allocation, taken)
+            address = None if twice else binding.address(allocation, self._occupied)
             places.append(plan.own(i) if address is None else address)
             written.append((allocation, binding, filled, address))
         machine.launch(plan.carriers([*self._in_order(places)], [*self._in_order(carriers)]), "tape", self._bounds)
@@ -79,19 +81,23 @@ class Prepared:
             binding.close(allocation, filled, address)
         return True
 
-    def _look(self, read: tuple[int, ...]) -> bool:
+    def _look(self, read: array[int]) -> bool:
         """Find the forms of what is read, where they are not those of the last launch. False where it is not on the card. Raises
         OutOfRange.
         """
-        last, self._last = self._last or (-1,) * len(read), ()
+        last, self._last = self._last or array("q", [-1]) * len(read), array("q")
         forms: list[DeviceForm | None] = [*self._forms] or [None] * len(read)
+        moved = not self._forms
         for n, (i, _, binding) in enumerate(self.reads):
             form = forms[n]
             if read[n] != last[n] or form is None or form.state is None:
                 allocation = held(read[n])
                 if allocation is None or allocation.card is not self.plan.card:
                     return False
-                forms[n] = form = binding.read(allocation)
+                before, forms[n] = form, (form := binding.read(allocation))
+                moved = moved or before is None or before.address is not form.address
                 self._bounds[i] = form.largest
         self._forms, self._last = [form for form in forms if form is not None], read
+        if moved:
+            self._occupied = frozenset(map(_address, self._forms))
         return True

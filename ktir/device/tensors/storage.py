@@ -50,6 +50,8 @@ _words = (ctypes.c_int64 * 5).from_address
 """Of DLPack's description of a tensor: its data; device and number; dimensions and type; where the sizes are, and the strides."""
 
 
+Parts = Callable[[torch.Tensor], Sequence[torch.Tensor]]
+
 before_first: list[Callable[[], None]] = []
 """What is to be done before there is a tensor on the device."""
 
@@ -69,12 +71,14 @@ def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
     """A new tensor of any strides. Raises TypeError for a type that the device does not hold."""
-    return maker(size, stride, dtype or torch.get_default_dtype(), device)()
+    return maker(size, stride, dtype or torch.get_default_dtype(), device)()[0]
 
 
-def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: int, batch: int = 1) -> Callable[[], torch.Tensor]:
-    """What makes new tensors of these strides. Raises TypeError for a type that the device does not hold, RuntimeError for sizes and
-    strides that no tensor has.
+def maker(
+    size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: int, batch: int = 1, parts: Parts | None = None
+) -> Callable[[], Sequence[torch.Tensor]]:
+    """What makes new tensors of these strides, each with those on its memory that `parts` gives for it. Raises TypeError for a type that
+    the device does not hold, RuntimeError for sizes and strides that no tensor has.
 
     batch: so many are made at once but for their memory; what is done once in a while takes several times as long.
     """
@@ -96,17 +100,18 @@ def maker(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
         if dims:
             words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
             (ctypes.c_int64 * (2 * dims)).from_address(words[3])[:] = shape
-        return torch._C._from_dlpack(capsule), held, handle
+        tensor = torch._C._from_dlpack(capsule)
+        return (tensor, *parts(tensor)) if parts else (tensor,), held, handle
 
-    def make() -> torch.Tensor:
+    def make() -> Sequence[torch.Tensor]:
         some = blank[inference()]
         try:
-            tensor, held, handle = some.pop()
+            tensors, held, handle = some.pop()
         except IndexError:
             some += [new() for _ in range(batch - 1)]
-            tensor, held, handle = new()
+            tensors, held, handle = new()
         held.allocation = allocate(nbytes, device, handle)
-        return tensor
+        return tensors
 
     return make
 
@@ -131,8 +136,8 @@ def _bytes(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> in
     return elements * dtype.itemsize
 
 
-_Blank = tuple[torch.Tensor, _Held, int]
-"""A tensor without memory, what holds that later, and the handle that it will have."""
+_Blank = tuple[Sequence[torch.Tensor], _Held, int]
+"""A tensor without memory and its parts, what holds that later, and the handle that it will have."""
 
 
 class _Memory(NamedTuple):

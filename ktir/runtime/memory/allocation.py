@@ -39,10 +39,10 @@ _NOTHING = np.empty((0, LANES), np.float32)
 class DeviceForm(Form):
     """A form in memory of a card, at an address of its own. Its state is the allocation's version."""
 
+    __slots__ = ("address", "size")  # launches look at many objects that are in no cache of the host: they are small
+
     def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int) -> None:
-        self.layout = layout
-        self.carrier = filled
-        self.state = version
+        super().__init__(layout, filled, version)
         self.address = address
         self.size = size
 
@@ -54,6 +54,21 @@ class DeviceForm(Form):
 
 class Allocation:
     """Memory on a card. `handle` stands for it in PyTorch: a number apart from all others by the bytes that it has, and no address."""
+
+    __slots__ = (
+        "__weakref__",
+        "_forms",
+        "_linear_at",
+        "_reserved",
+        "_room",
+        "_whole",
+        "card",
+        "forms",
+        "handle",
+        "nbytes",
+        "version",
+        "wanted",
+    )
 
     def __init__(self, card: Card, nbytes: int, handle: int | None = None) -> None:
         """handle: see `reserved`. Raises DeviceOutOfMemory where the card has no room."""

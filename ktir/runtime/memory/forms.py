@@ -38,7 +38,7 @@ def carrier(layout: Layout, dtype: type = np.float32) -> NDArray[Any]:
     return np.zeros((layout.entries, layout.lanes), dtype)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Form:
     """A view of a memory, arranged. `state`: of the memory that it holds; None: not valid."""
 
@@ -65,6 +65,8 @@ class Form:
             return
         if self._extremes is None:
             values = self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier
+            if self.layout.is_number:
+                self._around = (values.item(0), values.item(0))
             if self._around is None:
                 self._around = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
             if allowed.low <= self._around[0] and self._around[1] <= allowed.high:

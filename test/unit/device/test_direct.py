@@ -9,12 +9,14 @@ import torch
 from torch import nn
 
 from ktir.device.tensors.storage import allocation_of
+from ktir.diagnostics import KtirError
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
 from ktir.runtime.device import Binding
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.memory.card import card
+from ktir.runtime.prepared import Prepared
 
 CALLS = 6
 
@@ -125,6 +127,23 @@ def test_a_steady_launch_that_fails(on_chip: None) -> None:
             compiled(table, x)
         x.copy_(own)
         assert torch.equal(compiled(table, x).cpu(), rows()[own])
+
+
+def test_a_fault_in_a_steady_launch_shows(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What no data bring about is said, and not left to another way of launching."""
+    compiled, x = torch.compile(lambda x: x * 7, fullgraph=True), rows().to("spyre")
+    strict = torch.compile(lambda x: x * 7 + 1, fullgraph=True, options={"fallback": "error"})
+    for _ in range(CALLS):
+        compiled(x), strict(x)
+
+    def faulty(*_: Any) -> bool:
+        raise TypeError("planted")
+
+    monkeypatch.setattr(Prepared, "launch", faulty)
+    assert torch.equal(compiled(x).cpu(), rows() * 7)
+    assert "the emulated chip failed: TypeError: planted\nnote: the fault lies in ktir, not in the model; the graph is in" in caplog.text
+    with pytest.raises(KtirError, match="the emulated chip failed: TypeError: planted"):
+        strict(x)
 
 
 def test_written_inputs_count_writes(graphs: list[Direct], on_chip: None) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Digit, Layout
+from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
+from ktir.runtime.memory.view import View, arrangement
 
 
 def test_strided_views() -> None:
@@ -125,3 +127,35 @@ def test_a_scalar_there_and_back(dtype: type) -> None:
     out = np.zeros((), dtype)
     from_device(to_device(np.array(1.5, dtype), layout), layout, out)
     assert out == 1.5
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8", "bool"])
+def test_one_integer(dtype: str) -> None:
+    """What a host gives with each launch takes a way of its own: the same values, and the same refusals."""
+    item = np.dtype(dtype).itemsize
+    place = arrangement(View(dtype, 1, (1,), (1,)), Layout.linear(1, "i32"))
+    signed = dtype != "uint8"
+    most = min(2 ** (8 * item - signed), 2**31) - 1 if dtype != "bool" else 1
+    for value in (0, 1, most, -most - 1 if signed and dtype != "bool" else most):
+        linear = np.frombuffer(bytes(item) + int(value).to_bytes(item, "little", signed=value < 0) + b"\x7f" * item, np.uint8)
+        carrier = np.zeros((1, 64), np.float32)
+        place.pack(linear, carrier, "n", None)
+        assert carrier.view(np.int32).tolist() == [[value] + [0] * 63]
+        narrow = ValueRange(value + 1, 2**31 - 1)
+        if dtype != "bool":
+            with pytest.raises(OutOfRange, match=rf"argument 'n' expects integers of {value + 1} to 2147483647, but has {value}"):
+                place.pack(linear, carrier, "n", narrow)
+    if dtype == "int64":
+        for value in (2**31, -(2**31) - 1, 2**63 - 1):
+            linear = np.array([0, value, 0]).view(np.uint8)
+            with pytest.raises(OutOfRange, match=f"but has {value}"):
+                place.pack(linear, carrier, "n", None)
+            place.pack(linear, carrier, "n", ValueRange(-(2**63), 2**63 - 1, 64))  # of which the program takes the low bits
+            assert carrier.view(np.int32)[0, 0] == (value + 2**31) % 2**32 - 2**31
+
+
+def test_unsigned_integers_of_the_programs_width_are_signed_ones() -> None:
+    place = arrangement(View("uint8", 0, (1,), (1,)), Layout.linear(1, "i32"), 8)
+    carrier = np.zeros((1, 64), np.float32)
+    place.pack(np.array([200], np.uint8), carrier, "n", ValueRange(-128, 127, 8))
+    assert carrier.view(np.int32)[0, 0] == 200 - 256

@@ -24,6 +24,7 @@ _reinterpret: Any = vars(guards)["_reinterpret_tensor"]
 """Elements of a tensor, as generated code shows them."""
 
 Launch = Callable[[Sequence[torch.Tensor]], None]
+Parts = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 
 
 class Launcher(Protocol):
@@ -35,8 +36,8 @@ class Launcher(Protocol):
         """
         ...
 
-    def maker(self, made: Buffer) -> Callable[[], torch.Tensor]:
-        """What makes new tensors with anything in them."""
+    def maker(self, made: Buffer, parts: Parts) -> Callable[[], Sequence[torch.Tensor]]:
+        """What makes new tensors with anything in them, each with its parts."""
         ...
 
 
@@ -50,8 +51,9 @@ class Buffer(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A result that shows elements of a buffer: of the tensors of a call by number."""
+    """A result that shows elements of a buffer: of the tensors of a call by number. `first`: the number of the first result that it is."""
 
+    first: int
     of: int
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -76,23 +78,31 @@ class Done(NamedTuple):
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any] | None:
         """What does it again; `tensors` are those of a call. None where there is no shorter way."""
-        _, _, buffers, constants, given, results, kind = self
-        made = {place for place, k in enumerate(given) if self.inputs <= k < self.inputs + len(buffers)}
-        launch, makers = self.launcher.direct([tensors[k] for k in given], made), [self.launcher.maker(b) for b in buffers]
+        given, buffers = self.given, range(self.inputs, self.inputs + len(self.buffers))
+        launch = self.launcher.direct([tensors[k] for k in given], {place for place, k in enumerate(given) if k in buffers})
         if launch is None:
             return None
-        parts = [r for r in results if isinstance(r, Part)]
-        taken = taking(given)
-        shown = taking([len(tensors) + parts.index(r) if isinstance(r, Part) else r for r in results])
+        made: list[int | Part] = []  # what stands behind inputs and constants: each buffer, and its parts
+        makers = []
+        for number, buffer in zip(buffers, self.buffers, strict=True):
+            parts = list(dict.fromkeys(r for r in self.results if isinstance(r, Part) and r.of == number))
+            makers.append(self.launcher.maker(buffer, _parts(parts)))
+            made += [number, *parts]
+        inputs, constants = [*range(self.inputs)], [*range(buffers.stop, len(tensors))]
+        place = {what: at for at, what in enumerate([*inputs, *constants, *made])}
+        taken, shown = taking([place[k] for k in given]), taking([place[r] for r in self.results])
+        own, kind = self.constants, self.kind
 
         def call(*inputs: torch.Tensor) -> Any:
-            tensors = [*inputs, *[make() for make in makers], *constants]
+            tensors = [*inputs, *own, *[t for make in makers for t in make()]]
             launch(taken(tensors))
-            if parts:
-                tensors += [_reinterpret(tensors[k], size, stride, offset) for k, size, stride, offset in parts]
             return kind(shown(tensors))
 
         return call
+
+
+def _parts(parts: Sequence[Part]) -> Parts:
+    return lambda made: [_reinterpret(made, size, stride, offset) for _, _, size, stride, offset in parts]
 
 
 _watching: ContextVar[_Watch | None] = ContextVar("ktir_direct", default=None)
@@ -139,7 +149,8 @@ class _Watch(TorchDispatchMode):
             return None
         tensors = [*own, *constants]
         numbers = {id(t): k for k, t in reversed([*enumerate(tensors)])}
-        shown = [numbers.get(id(r)) if id(r) in numbers else self._part(r, len(inputs)) for r in results]
+        first = {id(r): k for k, r in reversed([*enumerate(results)])}
+        shown = [numbers.get(id(r)) if id(r) in numbers else self._part(first[id(r)], r, len(inputs)) for r in results]
         if any(s is None for s in shown):
             return None
         buffers = tuple(Buffer(tuple(t.shape), t.stride(), t.dtype, t.device) for t in self.made)
@@ -148,11 +159,11 @@ class _Watch(TorchDispatchMode):
             launcher, len(inputs), buffers, tuple(constants), arguments, tuple(s for s in shown if s is not None), type(results)
         ), tensors
 
-    def _part(self, result: torch.Tensor, inputs: int) -> Part | None:
+    def _part(self, first: int, result: torch.Tensor, inputs: int) -> Part | None:
         memory = result.untyped_storage()._cdata
         for k, made in enumerate(self.made):
             if made.untyped_storage()._cdata == memory and made.dtype == result.dtype:
-                return Part(inputs + k, tuple(result.shape), result.stride(), int(result.storage_offset()))
+                return Part(first, inputs + k, tuple(result.shape), result.stride(), int(result.storage_offset()))
         return None
 
 

@@ -105,3 +105,22 @@ def test_a_window_of_one_place_of_several() -> None:
     with torch.no_grad():
         found = torch.compile(add, backend="spyre", options={"engine": "ktir", "fallback": "error"})(x, y)
     assert all(map(torch.equal, found, add(x, y)))
+
+
+@pytest.mark.parametrize("columns", [3, 10])
+def test_what_lies_between_the_elements_of_an_input(columns: int) -> None:
+    """A graph that takes an input by other strides reads there: what others write there is seen at each call, however sparse the input is."""
+    base = torch.zeros(40, columns)
+    compiled = torch.compile(lambda x: x.as_strided((2, 9), (7, 1)) * 2, backend="spyre", options={"fallback": "error"})
+    for k in range(4):
+        base[:, 1:] = k
+        assert torch.equal(compiled(base[:, :1]), 2 * base.reshape(-1).as_strided((2, 9), (7, 1)))
+
+
+def test_integers_between_the_elements_of_an_input() -> None:
+    """Those count for the range of a program, too."""
+    base = torch.zeros(40, 10, dtype=torch.int64)
+    compiled = torch.compile(lambda x: x.as_strided((2, 9), (7, 1)).flip(0), backend="spyre")
+    for k in (1, 2**40):
+        base[:, 1:] = k
+        assert torch.equal(compiled(base[:, :1]), base.reshape(-1).as_strided((2, 9), (7, 1)).flip(0))
