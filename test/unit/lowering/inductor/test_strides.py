@@ -109,7 +109,7 @@ def test_a_window_of_one_place_of_several() -> None:
 
 @pytest.mark.parametrize("columns", [3, 10])
 def test_what_lies_between_the_elements_of_an_input(columns: int) -> None:
-    """A graph that takes an input by other strides reads there: what others write there is seen at each call, however sparse the input is."""
+    """A graph that takes an input by other strides reads there: what others write there is seen at each call, however sparse it is."""
     base = torch.zeros(40, columns)
     compiled = torch.compile(lambda x: x.as_strided((2, 9), (7, 1)) * 2, backend="spyre", options={"fallback": "error"})
     for k in range(4):
