@@ -1,4 +1,5 @@
-// A softmax over blocks of keys: two of 16 sticks of 64 keys each, then 42 keys in a masked stick.
+// A softmax over blocks of keys: four of 8 sticks of 64 keys each, then 42 keys in a masked stick. The scores of a block are multiplied
+// while the vector unit has those of the one before.
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1 online-softmax=always' --ktir-stop-after=ktir-tile | FileCheck %s
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1 online-softmax=always' | FileCheck %s --check-prefix=ALLOCATED
 // RUN: ktir-opt %s --ktir-to-allocated='cores=1 online-softmax=never' --ktir-stop-after=ktir-tile | FileCheck %s --check-prefix=NEVER
@@ -7,7 +8,7 @@
 // RUN: ktir-opt %s --ktir-to-allocated=cores=1 --ktir-stop-after=ktir-keep-resident | ktir-opt - --ktir-tile=lx-bytes=160000 --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEEDED
 // RUN: not ktir-opt %s --ktir-tile=online-softmax=perhaps 2>&1 | FileCheck %s --check-prefix=OPTION
 
-// AUTO: remark: {{.*}}softmax over blocks of 1024 keys, 4 rows at once: {{.*}} cycles, {{.*}}; the runner-up is a softmax of whole rows of scores, 4 rows
+// AUTO: remark: {{.*}}softmax over blocks of 512 keys, 4 rows at once: {{.*}} cycles, {{.*}}; the runner-up is a softmax of whole rows of scores, 4 rows
 // NEEDED: remark: {{.*}}softmax over blocks of {{.*}}; no two whole rows of scores fit the scratchpad
 // OPTION: 'online-softmax' is auto, always or never, but got 'perhaps'
 // NEVER-NOT: ktir.tolerance
@@ -16,28 +17,36 @@
 // CHECK: ktir.tolerance = 0.001953125 : f64
 // CHECK-NOT: tensor<33x
 // CHECK: scf.for
+// Scores of the first block, scaled as they leave the accumulator, and their maximum.
+// CHECK: %[[SCORES:.*]] = scf.for %{{.*}} -> (tensor<8x4x64xf32>)
 // CHECK: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
 // CHECK: %[[MOST:.*]] = linalg.fill ins(%[[LOW]]
 // CHECK: %[[SUM:.*]] = linalg.fill
 // CHECK: %[[PRODUCT:.*]] = linalg.fill
-// CHECK: %[[C2:.*]] = arith.constant 2 : index
-// CHECK: %[[LOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[C2]] step %{{.*}} iter_args(%[[M:.*]] = %[[MOST]], %[[S:.*]] = %[[SUM]], %[[P:.*]] = %[[PRODUCT]])
-// CHECK: %[[FIRST:.*]] = arith.muli %[[I]], %c16
-// Scores, scaled as they leave the accumulator.
-// CHECK: %[[SCORES:.*]] = scf.for %{{.*}} -> (tensor<16x4x64xf32>)
-// CHECK: %[[BLOCK:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[SCORES]] : tensor<16x4x64xf32>)
-// CHECK: %[[FACTOR:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[BLOCK]]
+// CHECK: %[[BLOCK:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[SCORES]] : tensor<8x4x64xf32>)
+// CHECK: %[[NOW:.*]] = linalg.generic {{.*}} ins(%[[MOST]], %[[BLOCK]]
+// CHECK: %[[C3:.*]] = arith.constant 3 : index
+// CHECK: %[[LOOP:.*]]:5 = scf.for %[[I:.*]] = %{{.*}} to %[[C3]] step %{{.*}} iter_args(%[[S:.*]] = %[[SCORES]], %[[M:.*]] = %[[MOST]], %[[N:.*]] = %[[NOW]], %[[T:.*]] = %[[SUM]], %[[P:.*]] = %[[PRODUCT]])
+// Stick by stick: products for the next block's scores, this block's weights, and the new scores where the old ones were.
+// CHECK: %[[STICKS:.*]]:3 = scf.for %[[STICK:.*]] = %{{.*}} iter_args(%[[NEXT:.*]] = %[[S]],
+// CHECK: %[[PRODUCTS:.*]] = linalg.generic {{.*}}"reduction"]}
+// CHECK: %[[OLD:.*]] = tensor.extract_slice %[[S]][%[[STICK]]
+// CHECK: linalg.generic {{.*}} ins(%[[OLD]], %[[N]]
 // CHECK: arith.constant -3.40282347E+38 : f32
 // CHECK: math.exp
-// CHECK: %[[NOW:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[BLOCK]]
-// CHECK: %[[WEIGHTS:.*]] = linalg.generic {{.*}} ins(%[[SCORES]], %[[NOW]]
-// CHECK: %[[PART:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[WEIGHTS]]
-// CHECK: %[[TOTAL:.*]] = linalg.generic {{.*}} ins(%[[S]], %[[FACTOR]], %[[PART]]
-// CHECK: %[[RESULT:.*]] = scf.for %[[N:.*]] = {{.*}} iter_args(%[[WHOLE:.*]] = %[[P]])
-// CHECK: %[[ACCUMULATOR:.*]] = scf.for
-// CHECK: %[[OLD:.*]] = tensor.extract_slice %[[WHOLE]][%[[N]]
-// CHECK: linalg.generic {{.*}} ins(%[[OLD]], %[[FACTOR]], %[[ACCUMULATOR]]
-// CHECK: scf.yield %[[NOW]], %[[TOTAL]], %[[RESULT]]
+// CHECK: %[[SCALED:.*]] = linalg.generic {{.*}} ins(%[[PRODUCTS]]
+// CHECK: tensor.insert_slice %[[SCALED]] into %[[NEXT]][%[[STICK]]
+// Products of weights and values in a row; beside them the factor, the sums and the next maximum.
+// CHECK: %[[FIRST:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[WEIGHTS:.*]], %{{.*}} : tensor<1x4x64xf16>
+// CHECK: %[[FACTOR:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[N]]
+// CHECK: math.exp
+// CHECK: %[[SECOND:.*]] = linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[FIRST]]
+// CHECK: %[[PART:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[STICKS]]#1
+// CHECK: linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[SECOND]]
+// CHECK: %[[TOTAL:.*]] = linalg.generic {{.*}} ins(%[[T]], %[[FACTOR]], %[[PART]]
+// CHECK: %[[AHEAD:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[STICKS]]#0
+// CHECK: linalg.generic {{.*}} ins(%[[N]], %[[AHEAD]]
+// CHECK: scf.yield %[[STICKS]]#0, %{{.*}}, %{{.*}}, %[[TOTAL]], %{{.*}} :
 // The rest.
 // CHECK: arith.constant 42 : index
 // CHECK: arith.cmpi ult
