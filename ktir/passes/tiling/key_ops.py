@@ -94,8 +94,8 @@ class Blockwise:
                 place = [k, index_constant(0)] if k_in_stick(g) else [index_constant(0), row]
                 second = widened(part(at_once, place, [1, LANES, LANES]), to)
             else:
-                at = [_moved(self.columns.first, n), _moved(self.steps.first, k)]
-                second, _ = self.weights.block(*(at[::-1] if k_in_stick(g) else at), to)
+                column, step = _moved(self.columns.first, n), _moved(self.steps.first, k)
+                second, _ = self.weights.block(step, column, to) if k_in_stick(g) else self.weights.block(column, step, to)
             return multiply(g, stick(self.first, k), second, total)
 
     def _loaded(self, n: ir.Value) -> ir.Value:
@@ -158,12 +158,13 @@ def along_keys(
                 blocks.store(op)
             elif (m := blocks.facts.matmul_of.get(op)) is not None:
                 target, tree = _reader(m.result, trees, blocks)
-                is_score = (tree is not None and target is None) or (isinstance(scores, Leaf) and scores.value in (target, m.result))
+                result = m.result if target is None else target
+                is_score = (tree is not None and target is None) or (isinstance(scores, Leaf) and scores.value in (result, m.result))
                 made = _of_contraction(blocks, m, tree, into if is_score else None, beside)
                 if target is None and tree is not None:
                     found = made
                 else:
-                    built[m.result if target is None else target] = made
+                    built[result] = made
             elif op.results[0] not in built:
                 built[op.results[0]] = of_tree(blocks, trees[op.results[0]], element_of(op.results[0]))
     return found

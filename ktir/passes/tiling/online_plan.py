@@ -69,14 +69,12 @@ def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: 
 
 
 def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, budget: int) -> TilePlan:
-    """The fastest blocks of rows and keys. Raises Unsupported where none fit."""
-    search = _Search(facts, softmax, wanted, target, budget)
-
-    def order(candidate: tuple[int, SoftmaxPrice, int, frozenset[int]]) -> tuple[float, ...]:
-        rows, price, sticks, kept = candidate
-        return price.cycles * search.waits(rows, sticks, kept), price.bytes, price.terms["compute"], len(kept), -sticks
-
-    best = min(search.candidates(), key=order, default=None)
+    """The fastest blocks of rows and keys: pipelined where that is possible and fits. Raises Unsupported where none fit."""
+    search = _Search(facts, softmax, wanted, target, budget, softmax.pipelined)
+    best = search.best()
+    if best is None and search.pipelined:
+        search = replace(search, pipelined=False)
+        best = search.best()
     if best is None:
         raise Unsupported(
             f"kernel needs more than the {budget} bytes of scratchpad that are available for two rows and {LANES} keys of a softmax; "
@@ -87,8 +85,13 @@ def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, b
     seen = search.seen(rows)
     along = {*softmax.keyed, *(p.contraction.op.results[0] for p in softmax.products)}
     fused = {v: op for v, op in facts.fused.items() if v not in along}
-    keys = Keys(softmax, sticks, frozenset(facts.matmuls[i].op for i in kept), price, in_parts(seen, sticks, softmax.sticks))
+    whole = frozenset(facts.matmuls[i].op for i in kept)
+    keys = Keys(softmax, sticks, whole, price, in_parts(seen, sticks, softmax.sticks), search.pipelined)
     return TilePlan(rows, search.bytes(rows, sticks, kept), fused, {}, keys=keys)
+
+
+_Candidate = tuple[int, SoftmaxPrice, int, frozenset[int]]
+"""Rows, price, sticks of keys, and numbers of the matrices that are kept."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +101,19 @@ class _Search:
     wanted: int
     target: Target
     budget: int
+    pipelined: bool
     _seen: dict[int, list[Sticks]] = field(default_factory=dict)
 
-    def candidates(self) -> Iterator[tuple[int, SoftmaxPrice, int, frozenset[int]]]:
-        """Rows, price, sticks of keys and numbers of the matrices that are kept, of blocks that fit."""
+    def best(self) -> _Candidate | None:
+        """The fastest candidate, of those that take as long the one that moves and computes least."""
+        return min(self.candidates(), key=self._order, default=None)
+
+    def _order(self, candidate: _Candidate) -> tuple[float, ...]:
+        rows, price, sticks, kept = candidate
+        return price.cycles * self.waits(rows, sticks, kept), price.bytes, price.terms["compute"], len(kept), -sticks
+
+    def candidates(self) -> Iterator[_Candidate]:
+        """Blocks that fit."""
         share, softmax = self.facts.share, self.softmax
         work = _online_work(self.facts, softmax, self.target)
         for sticks in KEY_STICKS:
@@ -118,7 +130,7 @@ class _Search:
                         seen = Visible.of_hulls(parts, sticks, softmax.sticks)
                     else:
                         seen = Visible.of_all(self.facts.trips(rows), -(-softmax.sticks // sticks), softmax.sticks)
-                    overlapped = max(softmax.columns // LANES // sticks - 1, 0) if softmax.pipelined and not parts else 0
+                    overlapped = max(softmax.columns // LANES // sticks - 1, 0) if self.pipelined and not parts else 0
                     yield rows, softmax_price(work, rows, seen, kept, self.target, overlapped=overlapped), sticks, kept
 
     def _rows(self, most: int, share: int) -> Iterator[int]:
@@ -151,7 +163,7 @@ class _Search:
 
     def waits(self, rows: int, sticks: int, kept: frozenset[int]) -> float:
         """How many times longer pipelined work takes where little room is left, since loads wait for buffers at the same addresses."""
-        return FULL_COST if self.softmax.pipelined and self.bytes(rows, sticks, kept) > FULL * self.budget else 1.0
+        return FULL_COST if self.pipelined and self.bytes(rows, sticks, kept) > FULL * self.budget else 1.0
 
     @cached_property
     def _around(self) -> tuple[int, int]:
@@ -194,7 +206,7 @@ class _Search:
         others = sum(t.row_bytes for t in vectors if t.value not in self.softmax.keyed)
         buffers = 1 if self.masked else ROW_BUFFERS
         whole = sum(m.second_bytes * (buffers if m.taken > 1 else 1) for i, m in enumerate(facts.matmuls) if i in kept)
-        along = {p.contraction.op for p in self.softmax.products} if self.softmax.pipelined else set()
+        along = {p.contraction.op for p in self.softmax.products} if self.pipelined else set()
         streamed = [m for i, m in enumerate(facts.matmuls) if i not in kept]
         blocks = sum(WEIGHT_BUFFERS + (ROW_BUFFERS * (m.n + 1) * sticks if m.op in along else 0) for m in streamed)
         return ROW_BUFFERS * (keyed + others) + whole + blocks * BLOCK_BYTES

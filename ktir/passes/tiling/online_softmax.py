@@ -34,7 +34,7 @@ def build(blocks: Blocks, keys: Keys, emit: Callable[[Blocks, ir.Operation], Non
         with op.location:
             emit(blocks, op)
     with s.most.op.location:
-        state = _over_keys(blocks, keys, lambda b, state: _update(b, s, state), lambda: _initial(blocks, s), pipelined=s.pipelined)
+        state = _over_keys(blocks, keys, lambda b, state: _update(b, s, state), lambda: _initial(blocks, s), pipelined=keys.pipelined)
         unfinished = _finish(blocks, s, state)
     for op in s.after:
         for p in s.products:

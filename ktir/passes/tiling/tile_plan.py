@@ -55,6 +55,8 @@ class Keys(NamedTuple):
     price: SoftmaxPrice
     seen: tuple[Sticks, ...] = ()
     """Per block of rows the keys that a mask leaves, in whole parts of `sticks` sticks; empty where all see all of them."""
+    pipelined: bool = False
+    """Whether the scores of the next block are computed while this one's are in use."""
 
     @property
     def whole(self) -> set[ir.Operation]:

@@ -143,7 +143,7 @@ CASES = {
     "a layout of other sticks": (argument(f"ktir.layout = {LAYOUT.replace('2, 64], s', '2, 32], s')}"), "sticks of 64 lanes"),
     "a layout of other elements": (
         argument(f"ktir.layout = {LAYOUT.replace('f16', 'f64')}"),
-        "elements of type f16, bf16, f32, i32, but got f64",
+        "elements of type f16, bf16, f32, i32, f8E4M3FN, f8E5M2, i8, but got f64",
     ),
     "a host view that holds less": (
         argument(f"ktir.layout = {LAYOUT}, ktir.host = #ktir.host_view<arg = 0, offset = 0, size = [64], strides = [1]>"),
