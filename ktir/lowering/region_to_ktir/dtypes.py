@@ -91,6 +91,9 @@ def literal(number: float, dtype: str) -> str:
         return text if "." in mantissa else f"{mantissa}.0{e}{exponent}"
     if element == "bf16":
         return f"0x{_bits(number, 'f32') >> 16:04X}"
+    if is_float8(dtype):  # E4M3FN has no infinity: torch makes NaN of it
+        magnitude = 0x7C if element == "f8E5M2" and math.isinf(number) else 0x7F
+        return f"0x{magnitude | (0x80 if number < 0 else 0):02X}"
     return f"0x{_bits(number, element):0{_HEX[element][2]}X}"
 
 

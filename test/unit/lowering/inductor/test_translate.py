@@ -12,7 +12,7 @@ from ktir.assembly import print_module
 from ktir.context import context
 from ktir.diagnostics import location_names, location_text, remarks
 from ktir.emulator.reference import execute
-from ktir.lowering.region_to_ktir.dtypes import ELEMENTS
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, is_float8
 from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.indices import Index, variable
 from ktir.lowering.region_to_ktir.region import Buffer, Nest, NestRefused, Origin, Record, Region, Role
@@ -234,7 +234,7 @@ def test_text_needs_no_mlir_context() -> None:
 
 
 def test_elements_of_all_dtypes_can_be_copied() -> None:
-    for dtype in (d for d in ELEMENTS if d != "bfloat16"):
+    for dtype in (d for d in ELEMENTS if d != "bfloat16" and not is_float8(d)):  # of which NumPy has none
         given = copy(i0, {"i0": 4}, buffer("x", "input", 4, dtype=dtype), buffer("y", "output", 4, dtype=dtype), i0)
         given = Region.from_json(given.to_json().replace('"dtype": "float32"', f'"dtype": "{dtype}"'))
         signed = dtype.removeprefix("u")
