@@ -403,9 +403,19 @@ def test_masks_that_cut_a_stick(step: int) -> None:
 
 
 def test_a_place_that_every_trip_comes_back_to() -> None:
-    """The units of memory do not wait for each other: what a trip reads that an earlier one has written is refused by place."""
+    """The units of memory do not wait for each other: the value goes from trip to trip, and is stored once."""
     body = f"{CONSTANTS}%t = ktdp.get_compute_tile_id : index\nscf.for %i = %c0 to %c5 step %c1 {{\nLOAD(%t)\nSTORE(%t)\n}}\n"
-    text = kernel([4], body, 4).replace("%y, sizes", "%x, sizes")
+    x = arrays(4)[0]
+    made = equal(kernel([4], body, 4, arguments="%x: index").replace("%y, sizes", "%x, sizes"), [x])
+    doubled = x.copy()
+    made(doubled)
+    np.testing.assert_array_equal(doubled, x * np.float16(32))
+
+
+def test_a_place_that_another_trip_has_written() -> None:
+    """What a trip reads that an earlier one has written elsewhere than it reads is refused by place."""
+    body = f"{CONSTANTS}%t = ktdp.get_compute_tile_id : index\nscf.for %i = %c0 to %c5 step %c1 {{\nLOAD(%t)\nSTORE(%i)\n}}\n"
+    text = kernel([1], body, 5).replace("%y, sizes", "%x, sizes")
     with pytest.raises(KtirError, match=r"'ktdp.store' op writes memory that the kernel has read") as error:
         package_of(text)
     assert error.value.location
