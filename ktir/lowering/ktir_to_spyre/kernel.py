@@ -149,7 +149,7 @@ class KernelLowering:
     def _read_sums(self, op: ir.Operation) -> None:
         """The sums that an op reads are those that PT holds."""
         for value in (v for v in Generic(op).inputs if is_accumulator(v)):
-            if self.sums != begun(value.owner.operation)[0]:
+            if self.sums is None or self.sums != begun(value.owner.operation)[0]:
                 raise refused(op, "reads sums that the array does not hold")
             self.sums = None
 
