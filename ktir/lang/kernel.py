@@ -20,7 +20,7 @@ from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Unsupported, remarks
 from ktir.emulator import notebook
-from ktir.emulator.machine.reports.timeline import chrome_trace
+from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager

@@ -146,7 +146,8 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def _show(machine: Any, options: argparse.Namespace) -> None:
-    from ktir.emulator.machine.reports.timeline import chrome_trace, commit_log
+    from ktir.emulator.machine.reports.chrome import chrome_trace
+    from ktir.emulator.machine.reports.log import commit_log
 
     if options.report:
         print(machine.report)

@@ -11,7 +11,7 @@ from typing import Any
 from ktir.device.profiler.events import CALLS
 from ktir.device.profiler.placing import Placed, place
 from ktir.device.profiler.session import Session, number_of
-from ktir.emulator.machine.reports.timeline import naming
+from ktir.emulator.machine.reports.events import naming
 from ktir.runtime.memory.card import card
 from ktir.runtime.time.trace import row_name
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ktir.emulator.machine.reports.timeline import naming
+from ktir.emulator.machine.reports.events import naming
 from ktir.runtime.time.clock import FIRST_HIGH, FIRST_HOST, Clock, Span
 from ktir.runtime.time.slices import slices
 

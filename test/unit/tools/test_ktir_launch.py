@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chrome_traces import check
 
 from ktir.assembly import parse_module
 from ktir.context import context
@@ -78,14 +79,20 @@ def test_trace(package: Path, given: Sequence[str], tmp_path: Path) -> None:
     place = tmp_path / "t.pt.trace.json"
     assert main([str(package), *given, "--trace", str(place), "--target", "fitted"]) == 0
     trace = json.loads(place.read_text())
+    check(trace)
     slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     kernels = [e for e in slices if e["cat"] == "kernel"]
     launches = [e for e in slices if e["cat"] == "cuda_runtime"]
     assert [k["args"]["correlation"] for k in kernels] == [e["args"]["correlation"] for e in launches]
-    # Every word lies inside its kernel, and the kernels one after the other.
+    # What units do lies inside its kernel, and the kernels one after the other.
     end = max(k["ts"] + k["dur"] for k in kernels)
     assert all(0 <= e["ts"] and e["ts"] + e["dur"] <= end + 1e-5 for e in slices)
     assert sum(e["args"]["bytes"] for e in slices if e["cat"] == "gpu_memcpy") > 0
+    processes = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    assert [*processes.values()][1:] == ["each of 29 cores, which run alike", "each of 2 corelets of a core, which run alike", "host"]
+    assert {e["args"]["source"].split(":")[0] for e in slices if "source" in e["args"]}, "source lines"
+    assert {e["cat"] for e in trace["traceEvents"] if e["ph"] == "s"} >= {"token", "fifo"}
+    assert {"DRAM (GB/s)", "SFP busy (%)", "LX of core 0 (KiB)"} <= {e["name"] for e in trace["traceEvents"] if e["ph"] == "C"}
 
 
 @pytest.mark.parametrize(

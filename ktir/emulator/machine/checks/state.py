@@ -9,6 +9,7 @@ from ktir.emulator.machine.checks.timing import SharedChannels
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import UNITS, DecodedKernel, Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, Clock
+from ktir.emulator.machine.trace.journal import Journal
 from ktir.emulator.machine.trace.tokens import Channels
 from ktir.emulator.machine.trace.trace import Event, KernelStatistics, Trace, UnitStatistics
 from ktir.isa.descriptor import LEVELS
@@ -19,8 +20,9 @@ from ktir.target import Target
 class UnitState:
     """One unit (both instances of a corelet unit): where it is, its clocks, and why it does not advance."""
 
-    def __init__(self, unit: Unit, clock: Clock, time: int) -> None:
+    def __init__(self, unit: Unit, clock: Clock, time: int, journal: Journal | None = None) -> None:
         self.unit = unit
+        self.journal = journal
         self.clock = clock.copy()
         self.time = time
         self.landed = 0
@@ -34,6 +36,21 @@ class UnitState:
         """What it waits for and the unit that can provide it; asked only in a deadlock."""
         self.statistics = UnitStatistics()
 
+    def work(self, cycles: int) -> None:
+        """Be busy with the word until then."""
+        if self.journal is not None:
+            self.journal.segment(self.unit, self.at, self.time, self.time + cycles)
+        self.statistics.busy += cycles
+        self.time += cycles
+
+    def lose(self, cause: str, until: int) -> None:
+        """Wait until a cycle, if that is still to come."""
+        if until > self.time:
+            if self.journal is not None:
+                self.journal.segment(self.unit, self.at, self.time, until, cause)
+            self.statistics.lose(cause, until - self.time)
+            self.time = until
+
 
 class KernelState:
     """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
@@ -42,7 +59,8 @@ class KernelState:
         self.decoded = decoded
         self.target = target
         self.trace = trace
-        self.units = {u: UnitState(u, clock, target.launch_cycles) for u in UNITS}
+        self.journal = None if trace.journals is None else Journal()
+        self.units = {u: UnitState(u, clock, target.launch_cycles, self.journal) for u in UNITS}
         self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
         self.channels = Channels()
         self.shared = SharedChannels(target)

@@ -27,6 +27,8 @@ class Request:
     ring: int = 0
     start: int | None = None
     cycles: int = 0
+    memory: int = 0
+    """Of these, those of the memory channel."""
 
 
 @dataclass
@@ -60,7 +62,7 @@ class SharedChannels:
         self.pending.remove(r)
         moved = self._memory_cycles(r)
         r.start = max(r.time, self.memory_free if moved else 0, self.ring_free if r.ring else 0)
-        r.cycles = max(moved, r.ring)
+        r.cycles, r.memory = max(moved, r.ring), moved
         if moved:
             self.memory_free = r.start + moved
         if r.ring:

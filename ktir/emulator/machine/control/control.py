@@ -31,16 +31,17 @@ MAX_WORDS = 4_000_000
 """Words that one kernel may execute, over all units; more is taken for a runaway loop."""
 
 
-def control(program: Program, target: Target, *, seed: int | None = None, checks: bool = True) -> Trace:
+def control(program: Program, target: Target, *, seed: int | None = None, checks: bool = True, journal: bool = False) -> Trace:
     """Run the control plane of `program`. Raises a MachineFinding for the first fault.
 
-    seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone.
+    seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone. journal: keep what each unit
+    does when.
     """
     order = None if seed is None else random.Random(seed)
     kernels = [DecodedKernel(program, k, target) for k in range(len(program.kernels))]
     classes = lx_classes([(k.kernel, k.accesses, _trips(k)) for k in kernels])
     memories = Memories(program, target, classes, checks)
-    trace = Trace(kernels, classes)
+    trace = Trace(kernels, classes, journals=[] if journal else None)
     clock = np.zeros(WIDTH, np.int64)
     for decoded in kernels:
         state = KernelState(decoded, target, trace, clock)
@@ -172,6 +173,8 @@ class _KernelRun:
         s.fifo_entries = {f.name: f.pushed for f in state.fifos.values() if f.pushed}
         s.tokens = {k: (c.posted, c.most) for k, c in state.channels.items()}
         state.trace.statistics.append(s)
+        if state.journal is not None and state.trace.journals is not None:
+            state.trace.journals.append(state.journal)
 
     def _deadlock(self, blocked: Sequence[Unit]) -> NoReturn:
         self.checks.early_reads()

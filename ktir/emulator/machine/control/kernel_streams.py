@@ -8,6 +8,8 @@ from ktir.emulator.machine.checks.state import KernelState, UnitState
 from ktir.emulator.machine.control import stream
 from ktir.emulator.machine.control.stream import Plan, Stream
 from ktir.emulator.machine.program.body import Body
+from ktir.emulator.machine.program.decode import Instruction
+from ktir.emulator.machine.trace.journal import Journal, Traffic
 from ktir.isa.units import FIFOS, Unit
 
 Blocked = Generator[None, None, None]
@@ -35,11 +37,49 @@ class Streams:
             self._plans[key] = stream.of_body(body, latency)
         return self._plans[key]
 
-    def account(self, u: UnitState, streams: Sequence[Stream], lost: int) -> None:
-        """Book the cycles that a word lost; concurrent streams may each have waited, the longest of them counts."""
+    def account(self, u: UnitState, words: Sequence[Instruction], streams: Sequence[Stream], start: int) -> None:
+        """Book what words did since `start`. Concurrent streams share the unit's time: what is lost is what the one that waited longest
+        waited for, as far as the others did not work meanwhile.
+        """
+        work = sum(s.work for s in streams)
+        u.statistics.busy += work
+        left = lost = u.time - start - work
         worst = max(streams, key=lambda s: sum(s.stalls.values()))
+        booked: list[tuple[str, int]] = []
         for cause, cycles in worst.stalls.items():
-            u.statistics.lose(cause, min(cycles, lost))
+            booked.append((cause, min(cycles, left)))
+            left -= booked[-1][1]
+            u.statistics.lose(*booked[-1])
+        if u.journal is not None:
+            assert sum(cycles for _, cycles in booked) == lost
+            self._note(u.journal, u, words, streams, start, booked)
+
+    def _note(
+        self,
+        journal: Journal,
+        u: UnitState,
+        words: Sequence[Instruction],
+        streams: Sequence[Stream],
+        start: int,
+        booked: list[tuple[str, int]],
+    ) -> None:
+        """Put that into the journal. In which order concurrent streams share the unit is not modelled: waits come first, then stream
+        after stream.
+        """
+        for s in streams:
+            for flows, pushed in ((s.plan.pops, False), (s.plan.pushes, True)):
+                for flow in flows:
+                    journal.passage(flow.fifo, u.unit, flow.through(s.plan.steps), start, s.time, pushed=pushed)
+        if len(streams) == 1:
+            journal.stream(u.unit, words[0], start, u.time, streams[0].gaps)
+            return
+        at = start
+        for cause, cycles in booked:
+            journal.segment(u.unit, u.at, at, at + cycles, cause)
+            at += cycles
+        for x, s in zip(words, streams, strict=True):
+            journal.segment(u.unit, x, at, at + s.work)
+            at += s.work
 
     def waits(self, streams: Sequence[Stream], unit: Unit) -> tuple[str, Unit]:
         """What the first of streams that cannot go on waits for, and the unit that has to bring it; `unit` if it waits for the trace."""
@@ -60,14 +100,19 @@ class Streams:
             else:
                 yield
         u.time, u.clock = s.time, s.clock
-        u.statistics.busy += s.work
-        self.account(u, [s], u.time - start - s.work)
+        assert u.at is not None
+        self.account(u, [u.at], [s], start)
 
-    def claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, tuple[int, int]]:
-        """Wait for what all units share; from when on and for how many cycles it is the unit's."""
+    def claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, int]:
+        """Wait for what all units share; for how many cycles it is the unit's from then on."""
         request = self.state.shared.request(u.unit, u.time, **needs)
         u.waits = lambda: (f"the {'memory channel' if what == 'memory' else what}", u.unit)
         while request.start is None:
             yield
-        u.statistics.lose(what, request.start - u.time)
-        return request.start, request.cycles
+        u.lose(what, request.start)
+        if u.journal is not None:
+            if request.memory:
+                u.journal.memory.append(Traffic(u.unit, u.time, u.time + request.memory, request.read + request.written))
+            if request.ring:
+                u.journal.ring.append(Traffic(u.unit, u.time, u.time + request.ring, 0))
+        return request.cycles

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.checks.fifo import FifoQueue
 from ktir.emulator.machine.program.body import Body
 from ktir.emulator.machine.trace.clocks import Clock
+from ktir.emulator.machine.trace.journal import Gap, Journal
 
 Ints = NDArray[np.int64]
 
@@ -77,6 +78,9 @@ class Stream:
     done: int = 0
     rows: list[Clock] = field(default_factory=list)
     stalls: dict[str, int] = field(default_factory=dict)
+    journal: Journal | None = None
+    gaps: list[Gap] = field(default_factory=list)
+    """What it waited for and when, if there is a journal."""
 
     @property
     def work(self) -> int:
@@ -134,6 +138,11 @@ class Stream:
             _free(flow, fifos[flow.fifo], i, j, done)
         for flow in plan.pushes:
             _fill(flow, fifos[flow.fifo], i, j, done, rows)
+        if self.journal is not None:
+            for flows, change in ((plan.pops, -1), (plan.pushes, 1)):
+                for flow in flows:
+                    (times,) = _per_entry(flow, i, j, done)
+                    self.journal.fills.setdefault(flow.fifo, []).append((times, change))
         self.done = j
         return True
 
@@ -151,6 +160,8 @@ class Stream:
             before = np.concatenate(([start], done[:-1]))
             gaps = done - np.diff(work) - before
             cause = np.argmax([w for _, w in waits], axis=0) if len(waits) > 1 else np.zeros(len(gaps), int)
+            if self.journal is not None and (lasts := gaps > 0).any():
+                self.gaps.append(Gap(before[lasts], gaps[lasts], cause[lasts], [name for name, _ in waits]))
             for c, lost in enumerate(np.bincount(cause, gaps, len(waits))):
                 if lost:
                     name = waits[c][0]

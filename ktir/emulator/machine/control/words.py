@@ -72,16 +72,20 @@ class Words:
         u.waits = lambda: (f"{x.count} of token {x.token} from {x.peer.name}, which has posted {channel.posted}", x.peer)
         while len(channel.posts) < x.count:
             yield
-        before = u.time
+        visible = u.time
         for _ in range(x.count):
             time, clock = channel.posts.popleft()
-            u.time = max(u.time, time)
+            visible = max(visible, time)
             u.clock = np.maximum(u.clock, clock)
             u.heard = max(u.heard, int(clock[MNIL]))
-        u.statistics.lose(f"token {x.peer.name}", u.time - before)
+        u.lose(f"token {x.peer.name}", visible)
+        if u.journal is not None:
+            u.journal.takes.setdefault(channel.key, []).extend([u.time] * x.count)
 
     def _sig(self, u: UnitState, x: Instruction) -> Blocked:
         visible = max(u.time, u.landed) + self.target.signal_cycles
+        if u.journal is not None:
+            u.journal.posts.setdefault((u.unit, x.peer, x.token), []).extend([visible - self.target.signal_cycles] * x.count)
         if not self.state.channels[u.unit, x.peer, x.token].post(x.count, visible, u.clock.copy()):
             message = f"channel {u.unit.name} -> {x.peer.name}, token {x.token} overflows"
             raise self.state.fault(faults.TokenFault, message, self.state.event(u, x))
@@ -97,14 +101,15 @@ class Words:
         moved = self.checks.transfer(event, x)
         read = moved.bytes if loads else moved.index_bytes
         ring = 0 if x.leaders is None else multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target)
-        start, cycles = u.time, 0
+        cycles = 0
         if moved.bytes or ring:
-            start, cycles = yield from self.streams.claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
-        took = max(cycles, moved.fragments)
-        u.statistics.busy += took
-        u.time = start + took
-        u.landed = max(u.landed, u.time + self.target.dram_latency * (loads + (x.idx is not None)))
-        event.begin, event.end = start, u.landed
+            cycles = yield from self.streams.claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
+        event.begin = u.time
+        u.work(max(cycles, moved.fragments))
+        landed = u.time + self.target.dram_latency * (loads + (x.idx is not None))
+        if u.journal is not None and landed > u.time:
+            u.journal.landing.append((u.unit, x, u.time, landed))
+        event.end = u.landed = max(u.landed, landed)
         number = self.state.emit(event)
         u.clock[MNIL if loads else MNIS] += 1
         if loads:
@@ -119,10 +124,8 @@ class Words:
 
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.lx
-        cycles = x.lx.entries * x.lx.width
         event = self.state.event(u, x)
-        u.time += cycles
-        u.statistics.busy += cycles
+        u.work(x.lx.entries * x.lx.width)
         u.clock[MNIL] += 1
         event.end = u.time
         self.checks.write_lx(event, self.state.emit(event), x.lx, u.clock[None], landed=u.heard)
@@ -143,7 +146,7 @@ class Words:
             pulls = x.does is Does.PULL
             event = self.state.event(u, x)
             plan = self.streams.plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
-            s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls)
+            s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls, journal=u.journal)
             if not pulls:
                 self.state.fifos[x.fifo].announced += x.count
                 self.checks.read_lx(event, self.state.emit(event), x.lx, u.clock, int(u.clock[s.component]) + 1, s.component)
@@ -159,11 +162,9 @@ class Words:
                     self.state.progress += 1
             if running:
                 yield
-        work = sum(s.work for s in streams)
-        u.time = max(max(s.time for s in streams), start + work)  # the streams share one port
+        u.time = max(max(s.time for s in streams), start + sum(s.work for s in streams))  # the streams share one port
         u.clock = np.maximum.reduce([s.clock for s in streams])
-        u.statistics.busy += work
-        self.streams.account(u, streams, u.time - start - work)
+        self.streams.account(u, words, streams, start)
 
     def _end_move(self, x: Instruction, s: Stream, event: Event) -> bool:
         """Finish a stream; False if the trace does not hold the producers of its entries yet."""
@@ -184,7 +185,7 @@ class Words:
         assert x.lx
         load, hops = ring_route(x.leaders, self.target.cores)
         cycles = ring_cycles(x.lx.width, self.target) * load
-        u.time, _ = yield from self.streams.claim(u, "ring", ring=ceil(x.count * cycles))
+        yield from self.streams.claim(u, "ring", ring=ceil(x.count * cycles))
         event = self.state.event(u, x)
         clock = u.clock.copy()
         clock[MNIS] += 1
@@ -192,7 +193,7 @@ class Words:
         self._sent.append(x)
         self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
         plan = stream.uniform(x.count, cycles, pushes=[x.fifo], latency=hops)
-        yield from self.streams.run(u, Stream(plan, u.time, clock))
+        yield from self.streams.run(u, Stream(plan, u.time, clock, journal=u.journal))
         u.clock, event.end = clock, u.time
 
     def _receive(self, u: UnitState, x: Instruction) -> Blocked:
@@ -200,7 +201,7 @@ class Words:
         assert x.lx
         event = self.state.event(u, x)
         clock = u.clock.copy()
-        yield from self.streams.run(u, Stream(self.streams.plan("pop", x.count, x.lx.width, x.fifo), u.time, clock))
+        yield from self.streams.run(u, Stream(self.streams.plan("pop", x.count, x.lx.width, x.fifo), u.time, clock, journal=u.journal))
         sent = self._sent.popleft()
         if sent.count != x.count or (sent.leaders != x.leaders).any():
             message = f"{self.state.site(event)} takes other entries than MNIS '{sent.op}' (word {sent.index}) sends"
@@ -217,12 +218,12 @@ class Words:
         self._check_array(x, event)
         drains = x.does is Does.DRAIN
         if drains:
-            u.time += self.target.pt_fill_cycles
-            u.statistics.busy += self.target.pt_fill_cycles
+            u.work(self.target.pt_fill_cycles)
             self.state.fifos[x.fifo].announced += x.count
             self.state.emit(event)
         cycles = array_cycles(x.word, self.state.decoded.kernel, self.target)
-        yield from self.streams.run(u, Stream(self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo), u.time, u.clock))
+        plan = self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo)
+        yield from self.streams.run(u, Stream(plan, u.time, u.clock, journal=u.journal))
         event.end = u.time
         if not drains:
             self.state.emit(event)
@@ -247,7 +248,7 @@ class Words:
 
     def _rep(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.body
-        s = Stream(self.streams.plan_of_body(x.index, x.body, self.target.sfp_latency), u.time, u.clock)
+        s = Stream(self.streams.plan_of_body(x.index, x.body, self.target.sfp_latency), u.time, u.clock, journal=u.journal)
         self.rep = (u, x, s, 0)
         yield from self.streams.run(u, s)
         self._emit_rep(u, x, s, self.rep[3])

@@ -22,24 +22,26 @@ class Life:
     end: int
     op: str
     location: str
+    sticks: int
+    """How many of them it is; where it has gaps, fewer than lie between the first and the last."""
 
 
 def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
     """All lives on `core`, in the order of their writes, both corelets together."""
     written = np.full(max(trace.lx_sticks, 1), -1)
-    spans: list[tuple[int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     times: list[list[int]] = []
     writers: list[Event] = []
-    starts = np.cumsum([0, *(s.cycles for s in trace.statistics)])
+    starts = trace.starts
     for e in trace.events:
         access = e.instruction.lx
         if access is None or core >= trace.kernels[e.kernel].kernel.cores:
             continue
         sticks = _sticks(access, e, core)
-        begin, end = int(starts[e.kernel]) + e.begin, int(starts[e.kernel]) + e.end
+        begin, end = starts[e.kernel] + e.begin, starts[e.kernel] + e.end
         if e.instruction.writes_lx:
             written[sticks] = len(spans)
-            spans.append((int(sticks.min()), int(sticks.max())))
+            spans.append((int(sticks.min()), int(sticks.max()), len(sticks)))
             times.append([begin, end])
             writers.append(e)
         else:
@@ -47,7 +49,7 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
                 if life >= 0:
                     times[life][1] = max(times[life][1], end)
     sources = [program.source_of(e.instruction.word) for e in writers]
-    return [Life(a, b, t[0], t[1], s.op, s.location) for (a, b), t, s in zip(spans, times, sources, strict=True)]
+    return [Life(a, b, t[0], t[1], s.op, s.location, n) for (a, b, n), t, s in zip(spans, times, sources, strict=True)]
 
 
 def _sticks(access: Access, e: Event, core: int) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ktir.emulator.machine.program.decode import DecodedKernel, Instruction
+from ktir.emulator.machine.trace.journal import Journal
 from ktir.emulator.machine.trace.tokens import Key
 from ktir.isa.access import Counters
 from ktir.isa.units import Unit
@@ -81,6 +83,13 @@ class Trace:
     """Sticks of LX that the program touches, from stick 0."""
     events: list[Event] = field(default_factory=list)
     statistics: list[KernelStatistics] = field(default_factory=list)
+    journals: list[Journal] | None = None
+    """A journal per kernel, where the control run was asked to keep them."""
+
+    @property
+    def starts(self) -> list[int]:
+        """Cycle at which each kernel starts, and the end of the last one."""
+        return [0, *accumulate(s.cycles for s in self.statistics)]
 
     @property
     def cores(self) -> int:

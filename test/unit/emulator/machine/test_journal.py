@@ -1,0 +1,127 @@
+"""What units do when: cycle for cycle what the report counts, in journals and in the trace that is drawn from them."""
+
+import json
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+import pytest
+from chrome_traces import check, exact
+from machine_programs import Work, all_cases, matmul
+from random_streams import make
+
+from ktir.emulator.machine import Machine, MachineFinding
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.reports import chrome
+from ktir.emulator.machine.reports.chrome import chrome_trace
+from ktir.emulator.machine.trace import journal
+from ktir.emulator.machine.trace.journal import Segment
+from ktir.isa.units import Unit
+from ktir.target import DATASHEET
+
+CASES = all_cases()
+RANDOM = [f"random {seed}" for seed in range(100)]
+"""Some of them are refused."""
+NAMES = [*CASES, *(name if k < 6 else pytest.param(name, marks=pytest.mark.long) for k, name in enumerate(RANDOM))]
+
+
+def machine_of(name: str) -> Machine:
+    if name in CASES:
+        return Machine(CASES[name].program, DATASHEET)
+    try:
+        return Machine(make(int(name.split()[1])).program, DATASHEET)
+    except MachineFinding:
+        pytest.skip("the program is a faulty one")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cycle_of_a_unit_is_work_or_a_wait(name: str) -> None:
+    machine = machine_of(name)
+    kept = control(machine.program, DATASHEET, checks=False, journal=True)
+    assert kept.journals is not None
+    assert len(kept.journals) == len(machine.report.kernels)
+    for found, report in zip(kept.journals, machine.report.kernels, strict=True):
+        units: dict[Unit, list[Segment]] = defaultdict(list)
+        for segment in found.segments:
+            units[segment.unit].append(segment)
+        for unit in report.units:
+            at, cycles = DATASHEET.launch_cycles, Counter[str]()
+            for segment in units[unit.unit]:
+                assert segment.begin == at, "neither a gap nor an overlap"
+                at = segment.end
+                cycles[segment.cause] += segment.end - segment.begin
+            assert at == unit.end or not units[unit.unit]
+            assert cycles == {"": unit.busy, **unit.stalls} or not (cycles or unit.busy)
+        assert sum(t.nbytes for t in found.memory) == report.dram_read + report.dram_written
+        for key, posts in found.posts.items():
+            taken = found.takes.get(key, [])
+            assert all(a < b for a, b in zip(posts, taken, strict=False)), "a token is taken after it was posted"
+        for fifo, pushes in found.pushes.items():
+            assert pushes[-1].end == found.pops[fifo][-1].end == report.fifo_entries[fifo]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_trace_has_the_figures_of_the_report(name: str) -> None:
+    machine = machine_of(name)
+    trace = json.loads(json.dumps(chrome_trace(machine.program, machine.trace, DATASHEET)), parse_float=Fraction)
+    check(trace)
+    slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    rows = {e["args"]["name"]: (e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    us = {cause: Fraction(0) for cause in ("work", "wait")}
+    for unit in {u.unit for k in machine.report.kernels for u in k.units}:
+        own = [e for e in slices if (e["pid"], e["tid"]) == rows[unit.name]]
+        cycles = Counter[str]()
+        for e in own:
+            cycles[e["args"].get("cause", "")] += e["args"]["cycles"]
+            us["wait" if e["cat"] == "wait" else "work"] += exact(e["dur"])
+        expected = Counter[str]()
+        for k in machine.report.kernels:
+            for u in k.units:
+                if u.unit is unit:
+                    expected += Counter({"": u.busy, **u.stalls})
+        assert cycles == expected
+    waits = sum(n for k in machine.report.kernels for u in k.units for n in u.stalls.values())
+    assert abs(us["wait"] - Fraction(waits) / Fraction(DATASHEET.clock_ghz) / 1000) < Fraction(len(slices), 10**6)
+    fills = [e["args"]["value"] for e in trace["traceEvents"] if e["ph"] == "C" and e["name"].startswith("FIFO")]
+    assert all(0 <= value <= DATASHEET.fifo_entries for value in fills)
+    rates = [e["args"]["value"] for e in trace["traceEvents"] if e["ph"] == "C" and e["name"].startswith("DRAM")]
+    assert all(0 <= value <= DATASHEET.dram_gb_per_second + 1e-3 for value in rates)
+    assert max(rates, default=0) > 0 or not any(k.dram_read for k in machine.report.kernels)
+
+
+def test_arrows_lead_to_where_tokens_and_entries_are_taken() -> None:
+    machine = Machine(CASES["matmul"].program, DATASHEET)
+    events = chrome_trace(machine.program, machine.trace, DATASHEET)["traceEvents"]
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    begins = {e["id"]: e for e in events if e["ph"] == "s"}
+    pairs = Counter(
+        (e["name"], rows[begins[e["id"]]["pid"], begins[e["id"]]["tid"]], rows[e["pid"], e["tid"]]) for e in events if e["ph"] == "f"
+    )
+    assert {("FIFO W", "LXLU", "PT"), ("FIFO A", "LXLU", "PT"), ("FIFO P", "PT", "SFP"), ("FIFO O", "SFP", "LXSU")} <= pairs.keys()
+    posted = sum(c.posted for k in machine.report.kernels for c in k.channels)
+    assert 0 < sum(n for (name, *_), n in pairs.items() if name.startswith("token")) <= posted
+
+
+def test_many_waits_of_a_word_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = matmul(Work(57, 8, 4), 200, 192).program
+    apart = control(program, DATASHEET, checks=False, journal=True).journals
+    monkeypatch.setattr(journal, "MOST_PARTS", 1)
+    merged = control(program, DATASHEET, checks=False, journal=True).journals
+    assert apart is not None
+    assert merged is not None
+    for a, b in zip(apart, merged, strict=True):
+        assert len(b.segments) < len(a.segments)
+        assert max(s.merged for s in b.segments) > 1
+        sums = [Counter[tuple[Unit, str]]() for _ in (a, b)]
+        for cycles, one in zip(sums, (a, b), strict=True):
+            for s in one.segments:
+                cycles[s.unit, s.cause] += s.end - s.begin
+        assert sums[0] == sums[1]
+
+
+def test_arrows_that_are_left_out_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(CASES["softmax"].program, DATASHEET)
+    every = sum(e["ph"] == "s" for e in chrome_trace(machine.program, machine.trace, DATASHEET)["traceEvents"])
+    monkeypatch.setattr(chrome, "MOST_ARROWS", 3)
+    trace = chrome_trace(machine.program, machine.trace, DATASHEET)
+    assert sum(e["ph"] == "s" for e in trace["traceEvents"]) == 3
+    assert trace["arrowsLeftOut"] == every - 3
