@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from chrome_traces import check
 from torch import nn
-from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function, schedule, tensorboard_trace_handler
 from torch.utils._pytree import tree_leaves
