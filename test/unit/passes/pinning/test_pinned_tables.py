@@ -256,6 +256,21 @@ def own(x, i, y):
     y[b] = x[i[b]]
 
 
+@lang.kernel
+def elsewhere(x, i, y):
+    b = lang.tile_id()
+    i[b] = x[b]
+    y[b] = x[i[b + 4]]
+
+
+def test_a_place_that_the_same_tile_has_stored() -> None:
+    """It is what was stored, so that nothing is read back."""
+    given = [numbers(*range(8)), numbers(1, 2, 3, 4), numbers(0, 0, 0, 0)]
+    executable = equal(own[4].ktir(*given), given)
+    executable(*given)
+    assert [a.tolist() for a in given[1:]] == [[0, 1, 2, 3]] * 2
+
+
 @pytest.mark.parametrize(
     ("kernel", "arrays", "message"),
     [
@@ -266,8 +281,8 @@ def own(x, i, y):
             "'scf.for' op makes a number of trips that is read from memory, and no load",
         ),
         (
-            own,
-            [numbers(*range(8)), numbers(1, 2, 3, 4), numbers(*range(4))],
+            elsewhere,
+            [numbers(*range(8)), numbers(*range(8)), numbers(*range(4))],
             "'ktdp.store' op stores to memory from which places are computed",
         ),
     ],
