@@ -68,7 +68,7 @@ def test_products_of_bytes_are_exact(k: int) -> None:
     """`_int_mm`, beyond what float32 adds up exactly too."""
     a, w = weights(I8, 5, k), weights(I8, 66, k)
     a[0], w[0] = -128, -128
-    got, launch = run(lambda a, w: torch._int_mm(a, w.t()), a, w)
+    got, launch = run(lambda a, w: torch.ops.aten._int_mm(a, w.t()), a, w)
     assert got.dtype == torch.int32
     assert (got == (a.long() @ w.long().T)).all()
     assert "i8x2" in {argument.half for argument in launch.machine.program.arguments}
