@@ -134,7 +134,7 @@ def test_a_fault_in_a_steady_launch_shows(monkeypatch: pytest.MonkeyPatch, caplo
     compiled, x = torch.compile(lambda x: x * 7, fullgraph=True), rows().to("spyre")
     strict = torch.compile(lambda x: x * 7 + 1, fullgraph=True, options={"fallback": "error"})
     for _ in range(CALLS):
-        compiled(x), strict(x)
+        _ = compiled(x), strict(x)
 
     def faulty(*_: Any) -> bool:
         raise TypeError("planted")
