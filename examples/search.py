@@ -34,7 +34,7 @@ from tqdm import tqdm
 from ktir import config
 from ktir.device.autoload import register
 from ktir.emulator.machine.machine import Machine
-from ktir.emulator.machine.reports.timeline import chrome_trace
+from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.isa.units import Unit
 from ktir.runtime.executable import recorded
 
