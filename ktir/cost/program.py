@@ -10,7 +10,7 @@ import numpy as np
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency
 from ktir.isa.access import Access
-from ktir.isa.cycles import array_cycles, op_cycles, ring_cycles, ring_route, turnaround_cycles
+from ktir.isa.cycles import adds_over_ring, array_cycles, op_cycles, ring_cycles, ring_route, turnaround_cycles
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
@@ -67,6 +67,7 @@ def kernel_work(kernel: Kernel, target: Target) -> KernelWork:
 class _Counter:
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
+        self.over_ring = adds_over_ring(kernel)
         self.transfers: list[Transfer] = []
         self.busy: dict[str, float] = {"weights": 0, "rows": 0, "drains": 0, "SFP": 0, "LX": 0}
         self.multiplications = 0
@@ -101,12 +102,12 @@ class _Counter:
             case Does.PUSH:
                 self.busy["LX"] += runs * self._sticks(w)
             case Does.WEIGHTS:
-                self.busy["weights"] += runs * LANES * array_cycles(w, self.kernel, self.target)
+                self.busy["weights"] += runs * LANES * array_cycles(w, self.over_ring, self.target)
             case Does.MULTIPLY:
-                self.busy["rows"] += runs * w["rows"] * array_cycles(w, self.kernel, self.target)
+                self.busy["rows"] += runs * w["rows"] * array_cycles(w, self.over_ring, self.target)
                 self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
             case Does.DRAIN:
-                self.busy["drains"] += runs * (drained * array_cycles(w, self.kernel, self.target) + self.target.pt_fill_cycles)
+                self.busy["drains"] += runs * (drained * array_cycles(w, self.over_ring, self.target) + self.target.pt_fill_cycles)
             case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
                 pass  # what they take is behind that of others
             case _:

@@ -27,14 +27,15 @@ def kind_cycles(kind: str, target: Target) -> int:
     return {"simple": 1, "transcendental": target.sfp_transcendental_cycles, "long": target.sfp_long_cycles}[KINDS[kind].cost]
 
 
-def array_cycles(word: Word, kernel: Kernel, target: Target) -> float:
+def array_cycles(word: Word, over_ring: bool, target: Target) -> float:
     """Cycles of one entry of an `ldw`, an `mm` or a `pto`.
 
-    A program gives rows to all corelets. In a kernel that adds up sums over the ring so many do all of them as do that on the chip.
+    A program gives rows to all corelets. In a kernel that adds up sums over the ring (`over_ring`, of `adds_over_ring`) so many do all of
+    them as do that on the chip.
     """
     if word.does is Does.WEIGHTS:
         return target.pt_weight_cycles / LANES
-    rows = target.corelets / target.partial_sum_corelets if adds_over_ring(kernel) else 1
+    rows = target.corelets / target.partial_sum_corelets if over_ring else 1
     return rows * (target.pt_row_cycles / target.pt_efficiency if word.does is Does.MULTIPLY else 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ktir.isa.descriptor import Descriptor
@@ -30,7 +31,7 @@ class Word:
         """The row of the instruction table."""
         return OPCODES[self.op]
 
-    @property
+    @cached_property
     def does(self) -> Does:
         """What it does."""
         does = OPCODES[self.op].does

@@ -8,8 +8,11 @@ sender's prologue. Every wait is for something earlier in program order, so the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
+
+import numpy as np
 
 from ktir.isa.instructions import Does
 from ktir.isa.program import Channel, Word, word
@@ -71,9 +74,14 @@ class Access:
     """Which rows of the buffer are halved: how many, the first one, and the loop levels and steps with which it moves on; None where cores
     differ."""
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Sticks [start, end) beyond which it never touches any."""
+        return self.reach or (self.start, self.end)
+
     def meets(self, other: Access) -> bool:
         """Whether both may ever touch one stick."""
-        (a, b), (c, d) = (x.reach or (x.start, x.end) for x in (self, other))
+        (a, b), (c, d) = self.extent, other.extent
         return a < d and c < b
 
     def same_place(self, other: Access) -> bool:
@@ -159,11 +167,21 @@ class _Dependence:
         return closer and stronger and self.source >= other.source and self.target <= other.target
 
 
+def _meeting(touched: list[list[Access]]) -> Iterator[tuple[int, Access, int, Access]]:
+    """Of what a loop's children touch all pairs that may touch one stick, one of them writing: (child, access, child, access)."""
+    every = [(child, access) for child, accesses in enumerate(touched) for access in accesses]
+    starts, ends = np.array([access.extent for _, access in every], np.int64).reshape(-1, 2).T
+    writes = np.array([access.writes for _, access in every], bool)
+    for source, a in every:
+        start, end = a.extent
+        for other in np.flatnonzero((starts < end) & (start < ends) & (writes | a.writes)):
+            yield source, a, *every[other]
+
+
 def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]) -> _Dependence | None:
-    """The order that two accesses of a loop's children `source` and `target` need, if any; `trips` of the loop and those around it."""
+    """The order that two accesses of a loop's children `source` and `target` need, if any, of which one writes what the other touches;
+    `trips` of the loop and those around it."""
     if a.unit == b.unit and not a.unit.per_corelet:
-        return None
-    if not (a.writes or b.writes) or not a.meets(b):
         return None
     same = a.same_place(b)
     apart = same and a.halved and b.halved and a.rows == b.rows  # each corelet meets its own rows only
@@ -187,9 +205,8 @@ class Synchroniser:
         self._body(root, [])
 
     def _accesses(self, node: Action | Loop) -> list[Access]:
-        if isinstance(node, Action):
-            return node.accesses
-        return [a for child in node.children for a in self._accesses(child)]
+        every = node.accesses if isinstance(node, Action) else [a for child in node.children for a in self._accesses(child)]
+        return list(dict.fromkeys(every))
 
     def _body(self, loop: Loop, trips: list[int]) -> None:
         """`trips`: of this loop and those around it, the innermost last."""
@@ -198,15 +215,12 @@ class Synchroniser:
                 self._body(child, [*trips, child.trips])
         touched = [self._accesses(child) for child in loop.children]
         found: set[_Dependence] = set()
-        for i, first in enumerate(touched):
-            for j, second in enumerate(touched):
-                if i == j and isinstance(loop.children[i], Loop):
-                    continue  # the inner loop's own tokens order its trips, across its re-entry too
-                for a in first:
-                    for b in second:
-                        d = _dependence(a, b, i, j, trips)
-                        if d is not None and d.distance < prod(trips):
-                            found.add(d)
+        for i, a, j, b in _meeting(touched):
+            if i == j and isinstance(loop.children[i], Loop):
+                continue  # the inner loop's own tokens order its trips, across its re-entry too
+            d = _dependence(a, b, i, j, trips)
+            if d is not None and d.distance < prod(trips):
+                found.add(d)
         for d in sorted(found, key=lambda d: (d.sender, d.receiver, d.distance, d.source, d.target)):
             others = (e for e in found if e != d and (e.sender, e.receiver) == (d.sender, d.receiver))
             if not any(e.implies(d) for e in others):

@@ -221,7 +221,7 @@ class Words:
             u.work(self.target.pt_fill_cycles)
             self.state.fifos[x.fifo].announced += x.count
             self.state.emit(event)
-        cycles = array_cycles(x.word, self.state.decoded.kernel, self.target)
+        cycles = array_cycles(x.word, self.state.decoded.over_ring, self.target)
         plan = self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo)
         yield from self.streams.run(u, Stream(plan, u.time, u.clock, journal=u.journal))
         event.end = u.time

@@ -12,6 +12,7 @@ from ktir.emulator.machine.program.body import Body, BodyError
 from ktir.emulator.machine.program.faults import IllegalProgram, Site
 from ktir.isa.access import Access
 from ktir.isa.addresses import misaligned
+from ktir.isa.cycles import adds_over_ring
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import STREAMS, Does
 from ktir.isa.program import Argument, Kernel, Program, Word, drained_rows
@@ -84,6 +85,7 @@ class DecodedKernel:
         self.target = target
         if not 1 <= kernel.cores <= target.cores:
             raise IllegalProgram(f"kernel '{kernel.name}' expects 1 to {target.cores} cores, but got {kernel.cores}")
+        self.over_ring = adds_over_ring(kernel)
         self.accesses = [self._access(i, kernel) for i in range(len(kernel.descriptors))]
         self.units = {unit: _UnitDecoder(self, unit).decode() for unit in UNITS}
 
