@@ -13,10 +13,10 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --dura
 FIRST ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 HALF := --every 2 --first $(FIRST)
 LIT := $(BIN)/lit -sv test/lit
-# The inner loop: one in eight of the parameter sets of every test that neither starts processes nor compiles models, something of each
+# The inner loop: one in ten of the parameter sets of every test that neither starts processes nor compiles models, something of each
 # folder, one model, and some programs of each generator. It leaves out most of what runs on the device or through Inductor, the suites of
 # torch, the examples, the pages and the other models.
-QUICK := --every 8 $(wildcard test/unit/test_*.py test/unit/checking/test_*.py) $(addprefix test/unit/,analysis arithmetic assembly \
+QUICK := --every 10 $(wildcard test/unit/test_*.py test/unit/checking/test_*.py) $(addprefix test/unit/,analysis arithmetic assembly \
 	checking/stream conformance cost device/test_tensors.py dialects docs/test_examples.py emulator/machine \
 	emulator/reference/test_kernels.py isa lang lowering/ktir_to_spyre lowering/region_to_ktir package passes runtime \
 	tools/test_ktir_run.py $(addprefix lowering/inductor/test_,values.py views.py integers.py refusals.py)) \

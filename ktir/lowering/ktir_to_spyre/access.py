@@ -158,6 +158,9 @@ class TileEvaluator:
             variable = {d: v + (v >= number) for d, v in variable.items()} | {dim: number}
             shape = (*shape[:-1], 1, shape[-1])
             positions = self._tile(op.operation, view, at, (1,), {}, lanes=False)
+        element = str(op.base.owner.opview.element_type)
+        if is_byte(element) and number == len(shape) - 2:
+            raise refused(op, f"is on {element}, of which two rows share a stick, but its indices choose single rows")
         tile = self._tile(op.operation, op.base, first, shape, variable)
         if not any(clip.dim == number and not clip.lanes for clip in tile.clips):
             tile = replace(tile, clips=(*tile.clips, *(replace(clip, dim=number) for clip in positions.clips)))

@@ -104,6 +104,14 @@ def test_what_else_is_done_to_bytes() -> None:
     torch.testing.assert_close(got.double(), want, rtol=2e-3, atol=0.25)
 
 
+def test_looked_up_rows() -> None:
+    """Indices choose single rows, of which two share a stick: no fault of an emitted program, but a refusal."""
+    w, rows = weights(E4M3, 64, 64), torch.tensor([3, 3, 62, 0])
+    run(lambda x: x * 2, torch.ones(4).half())  # as the fixture asks for a launch
+    with pytest.raises(Exception, match="two rows share a stick, but its indices choose single rows"):
+        run(lambda w, rows: w.half()[rows] * 2, w, rows)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", [E4M3, E5M2, I8])
 def test_memory_is_the_bound(dtype: torch.dtype) -> None:
