@@ -114,7 +114,7 @@ def _places(parts: Parts, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tu
     return tuple(source), tuple(target), tuple(extents), tuple(tile)
 
 
-class _Together(Exception):
+class _Together(BaseException):
     """A tile exchanges with others, so all must run at once."""
 
 

@@ -41,19 +41,25 @@ def _places(trace: TracebackType | None) -> list[str]:
     return found[::-1]
 
 
+def _innermost(error: Exception) -> str:
+    """The file in which it was raised."""
+    trace, file = error.__traceback__, ""
+    while trace is not None:
+        trace, file = trace.tb_next, trace.tb_frame.f_code.co_filename
+    return file
+
+
 @contextmanager
 def of_python() -> Iterator[None]:
-    """An error of Python's in the source of a kernel is a mistake at its line; a debugger that is left, and a fault of ours, are none."""
+    """An error of Python's is a mistake at the line of a kernel that made it, also where NumPy, or the language on the way to it, was the
+    first to trip over what the line gave; a debugger that is left, and a broken assertion of ours, are none."""
     try:
         yield
     except (KtirError, BdbQuit):
         raise
     except Exception as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
         places = _places(error.__traceback__)
-        if not places or (trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN[0])):
+        if not places or (isinstance(error, AssertionError) and _innermost(error).startswith(_OWN[0])):
             raise
         words = str(error)
         notes = tuple(Diagnostic("note", "called from here", place) for place in places[1:])
@@ -69,6 +75,8 @@ class Mistake(KtirError):
 
 def kind_of(value: object) -> str:
     """What a value is, for a message."""
+    if isinstance(value, type):
+        return f"the type {value.__name__}"
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{dtype} of shape {tuple(shape)}"

@@ -75,33 +75,33 @@ class Tile(Shaped, NDArrayOperatorsMixin):
         """A tile of its own with the same elements."""
         return Tile.of(self._build, self._dense(), self.dtype)
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tile:
+    def sum(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tile:
         """Sums along dims. Those of f16 are taken in f32 and rounded once."""
         wanted = np.dtype(dtype) if dtype is not None else np.zeros(1, self.dtype).sum().dtype
         return self._reduced({"f": "arith.addf", "i": "arith.addi"}, "sum", axis, keepdims, wanted, lambda _: 0)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Tile:
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """The largest along dims; NaN if one is."""
         return self._reduced({"f": "arith.maximumf", "i": "arith.maxsi"}, "max", axis, keepdims, self.dtype, lambda t: _least(t, -1))
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Tile:
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """The smallest along dims; NaN if one is."""
         return self._reduced({"f": "arith.minimumf", "i": "arith.minsi"}, "min", axis, keepdims, self.dtype, lambda t: _least(t, 1))
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Tile:
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """Means along dims, in the type that NumPy has for them."""
         wanted = np.zeros(1, self.dtype).mean().dtype
         count = prod(self.shape[a] for a in self._axes(axis))
-        wide = self.sum(axis, np.float32 if wanted == np.float16 else wanted, keepdims) / count
+        wide = self.sum(axis, np.float32 if wanted == np.float16 else wanted, keepdims=keepdims) / count
         return wide.astype(wanted)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Tile:
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """Whether any is true, along dims."""
-        return (self != 0).astype(np.int32).max(axis, keepdims) != 0
+        return (self != 0).astype(np.int32).max(axis, keepdims=keepdims) != 0
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Tile:
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """Whether all are true, along dims."""
-        return (self != 0).astype(np.int32).min(axis, keepdims) != 0
+        return (self != 0).astype(np.int32).min(axis, keepdims=keepdims) != 0
 
     def __len__(self) -> int:
         if not self.shape:
@@ -252,6 +252,8 @@ class Tile(Shaped, NDArrayOperatorsMixin):
         op = ops.get(family(element_of(dtype)))
         if op is None:
             raise Mistake(f"the language has no '{name}' of {dtype}")
+        if not isinstance(keepdims, int | np.bool_) or keepdims not in (0, 1):
+            raise Mistake(f"'keepdims' is true or false, but got {kind_of(keepdims)}")
         axes = sorted(self._axes(axis))
         wide = np.dtype(np.float32) if name == "sum" and element_of(dtype) in ("f16", "bf16") else dtype
         placed = self._read()
