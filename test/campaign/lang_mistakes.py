@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "test"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from campaign.spread import progress
 
 from ktir import lang
 from ktir.diagnostics import KtirError
 
+ROOT = Path(__file__).parents[2]
 ATTRIBUTES = ["T", "shape", "size", "start", "masked", "dtype", "max", "min", "sum", "mean", "astype", "positions", "ndim", "nothing"]
 NUMBERS = [0, 1, -1, 2, 3, 63, 64, 65, 1000, 0.5, -0.0, float("inf"), 1e30, 2**31, None, True, "a"]
 OPERATORS = [ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.LShift, ast.BitAnd]
