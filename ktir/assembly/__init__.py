@@ -79,7 +79,8 @@ def parse_module(
         diagnostics += [*warnings, *map(placed, judgement.warnings)]
         diagnostics += [d for d in map(placed, found) if module is not None or d.severity != "error"]
     if module is None:
-        raise KtirError.of([placed(d) for d in found], "the module does not parse")
+        unsaid = Diagnostic("error", "the module does not parse", f"{source}:{1 + shift}:1")
+        raise KtirError.of([placed(d) for d in found] or [unsaid], unsaid.message)
     _relocate(module, source, shift, origin)
     return module
 

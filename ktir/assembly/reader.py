@@ -93,7 +93,9 @@ class Reader:
         """Rewrites the op whose name ends at `after`; where it ends, or None if the name is an attribute's."""
         follows = SKIP.match(self.text, after).end()  # type: ignore[union-attr]  # SKIP matches ""
         if self.text.startswith(("=", ","), follows) or (self.text.startswith("}", follows) and not syntax.can_be_empty()):
-            return None
+            before = self.text[max(start - 100, 0) : start].rstrip(" ")
+            if before.endswith("{") or before.rstrip().endswith(","):  # an op begins a line
+                return None
         cursor = Cursor(self.text, after, self.old)
         pieces, collapsed = syntax.read(cursor, self.rewrite)
         collapse = self._collapse(collapsed, out) if collapsed else ""

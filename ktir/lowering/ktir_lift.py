@@ -14,7 +14,7 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.ktir_to_allocated import LIFT, ToAllocated
 from ktir.passes.lifting.whole_program import Lifted, lift
-from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand
+from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand, refuse_other_shapes
 from ktir.pipeline import Pass, run_pipeline
 
 WAYS = ("auto", "lift", "pin")
@@ -59,6 +59,7 @@ class LiftPass(Pass):
             raise KtirError(f"'{self.name}': option 'way' expects one of {', '.join(WAYS)}, but got '{self.way}'{close_to(self.way, WAYS)}")
         if not is_by_hand(module):
             return
+        refuse_other_shapes(module)
         kernel = next(iter(functions_of(module).values()))
         way, tolerance = _stated(kernel, WAY, self.way), _stated(kernel, TOLERANCE, self.within)
         if way not in WAYS:

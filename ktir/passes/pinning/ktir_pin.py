@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from ktir.analysis.attributes.broken import Broken
+from ktir.analysis.attributes.broken import Broken, refuse_broken
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel
@@ -61,6 +61,7 @@ class PinPass(Pass):
         """Replace the kernels and what calls them."""
         if not is_by_hand(module):
             return
+        refuse_other_shapes(module)
         functions = functions_of(module)
         if not any(is_kernel(f) for f in functions.values()):  # without a grid there is one tile
             (only,) = functions.values()
@@ -151,6 +152,16 @@ def is_by_hand(module: ir.Module) -> bool:
     if any("ktir.layout" in d for f in functions for d in argument_attributes(f)):
         return False
     return any(is_kernel(f) for f in functions) or (len(functions) == 1 and any(_is_of_a_tile(op) for op in operations(module)))
+
+
+def refuse_other_shapes(module: ir.Module) -> None:
+    """Raise KtirError for tiles whose sets are of other shapes than their types, which the KTIR executor does not run either."""
+    refuse_broken(operations(module), _check_shape)
+
+
+def _check_shape(op: ir.Operation) -> None:
+    if is_a(op, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp) and (doubt := op.opview.doubt()) is not None:
+        raise Broken(doubt)
 
 
 def _is_of_a_tile(op: ir.Operation) -> bool:

@@ -34,6 +34,8 @@ class TestReading:
         assert str(error) == "k.mlir:12:18: error: expected SSA operand"
         error = self.error("func.func @f() {\n  %0 = spyreop.constant dense\n 1.0> : tensor<2xf32>\n}")
         assert str(error) == "k.mlir:13:2: error: expected a bracket"
+        error = self.error("func.func @f(%t: !ktdp.access_tile<4xindex>) {\n  ktdp.store , %t : tensor<4xf16>, <4xindex>\n}")
+        assert str(error) == "k.mlir:12:14: error: expected SSA operand"  # and no attribute of that name
 
     def test_errors_of_mlir_are_placed_behind_rewritten_text(self) -> None:
         error = self.error("func.func @f(%t: !ktdp.access_tile<4xindex>, %n: indexx) { return }")

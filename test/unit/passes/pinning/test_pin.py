@@ -247,6 +247,20 @@ def test_refused(message: str) -> None:
         assert print_module(module) == before
 
 
+@pytest.mark.parametrize("way", ["pin", "lift"])
+@pytest.mark.parametrize("rows", ["r - 1", "r + 1"])
+def test_a_set_of_another_shape_than_its_type(rows: str, way: str) -> None:
+    """An empty one, too: the parser warns of it, the executor refuses it, and so do both ways to the chip."""
+    text = kernel([2], CONSTANTS + "%t = ktdp.get_compute_tile_id : index\nLOAD(%t)\nSTORE(%t)")
+    assert "(r >= 0, -r + 0 >= 0" in text
+    text = text.replace("(r >= 0, -r + 0 >= 0", f"({rows} >= 0, -r + 0 >= 0", 1).replace("grid = [2]", f'grid = [2], ktir.way = "{way}"')
+    with context(), ir.Location.unknown():
+        module = parse_module(text, "kernel.mlir")
+        with pytest.raises(KtirError, match=r"op expects a tile of shape .*, the extents of its set in its order, but got") as error:
+            run_pipeline(module, f"ktir-{way}")
+    assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
+
+
 @pytest.mark.parametrize("half", ["f16", "bf16"])
 @pytest.mark.parametrize("combine", ["addf", "maxnumf", "minnumf"])
 def test_reductions_in_16_bits(combine: str, half: str) -> None:
