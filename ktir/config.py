@@ -109,7 +109,14 @@ class Config:
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Config))
-VARIABLES = (*(f"KTIR_{name.upper()}" for name in NAMES), "KTIR_CACHE_DIR", "KTIR_DEVICE", "KTIR_TEST_RESULTS", "KTIR_TEST_SECONDS")
+VARIABLES = (
+    *(f"KTIR_{name.upper()}" for name in NAMES),
+    "KTIR_CACHE_DIR",
+    "KTIR_DEVICE",
+    "KTIR_METRICS",
+    "KTIR_TEST_RESULTS",
+    "KTIR_TEST_SECONDS",
+)
 """All of the environment's variables that begin with `KTIR_` and that something of ours reads."""
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 _SHIM = """\
 #!{python} -IS
-# Asks the process that has the tools loaded (ktir.tools.served); without it the tool itself runs. It imports little: the modules `socket`
-# and `json` take longer to load than most tools run.
+# Asks the process that has the tools loaded (shell/served.py); without it the tool itself runs. It imports little: `socket` and `json`
+# take longer to load than most tools run.
 import _socket, marshal, os, sys
 try:
     served = _socket.socket(_socket.AF_UNIX)
@@ -83,6 +83,6 @@ def _serve(environment: Mapping[str, str]) -> str:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
         listening.listen(64)
-        command = [sys.executable, "-P", "-m", "ktir.tools.served", str(listening.fileno())]
+        command = [sys.executable, "-P", "-m", "ktir.tools.shell.served", str(listening.fileno())]
         _served.append(subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], env=environment))
     return place

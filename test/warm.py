@@ -63,7 +63,7 @@ def main() -> None:
     from ktir.lowering.inductor.capture import capture
 
     capture(lambda x: (x @ x).softmax(-1), torch.ones(5, 5).half())
-    gc.freeze()  # as in ktir.tools.served
+    gc.freeze()  # as in ktir.tools.shell.served
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who serve
     for line in sys.stdin:
         if not os.fork():

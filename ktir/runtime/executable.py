@@ -26,6 +26,7 @@ from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
 from ktir.runtime.memory.transfer import as_array
 from ktir.runtime.memory.view import View
+from ktir.runtime.monitor import writer as monitor
 from ktir.runtime.prepared import Prepared
 from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
@@ -108,6 +109,8 @@ class Executable:
             finally:
                 if taken:
                     shared.release(taken)
+        if card is None:
+            monitor.note(0, self._step)  # tensors of the host: there is a chip, and no copies
         self._launched()
 
     def prepared(self, tensors: Sequence[Any]) -> Prepared | None:

@@ -22,6 +22,7 @@ from ktir import config
 from ktir.diagnostics import KtirError
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
+from ktir.runtime.monitor import writer as monitor
 from ktir.runtime.time.clock import Clock, current
 from ktir.runtime.time.clock import clock as process_clock
 from ktir.runtime.time.steps import Kind, Step, moving
@@ -130,6 +131,11 @@ class Card:
         with self._locked():
             return self._tensors.used
 
+    def occupied(self) -> tuple[int, int]:
+        """Bytes that tensors take, and the most that they have taken."""
+        count = self.statistics.allocated
+        return count.now, count.peak
+
     @property
     def largest(self) -> int:
         """Bytes of the largest allocation that has room."""
@@ -196,6 +202,8 @@ class Card:
             step = step.alone()
             for observer in self.observers:
                 observer(step)
+        if self.clock is process_clock:
+            monitor.note(self.index, step, self.occupied)
         self.clock.give(current(self.index), step, wait=wait)
 
     def carrier(self, entries: int) -> NDArray[np.float32]:

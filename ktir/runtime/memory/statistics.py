@@ -70,6 +70,11 @@ class Statistics:
             _count(self._counts["allocated_bytes"], size)
             _count(self._counts["allocation"], size, 1)
 
+    @property
+    def allocated(self) -> Count:
+        """Bytes of ranges."""
+        return self._counts["allocated_bytes"]["all"]
+
     def moved(self, kind: Kind, nbytes: int) -> None:
         """A step has moved bytes."""
         steps, before = self.moves[kind]

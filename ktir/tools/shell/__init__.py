@@ -1,1 +1,1 @@
-"""What shells are told about the tools."""
+"""Between shells and the tools: what shells are told about them, and a process from which they start at once."""

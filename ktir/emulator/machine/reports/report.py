@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from ktir.emulator import notebook
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
@@ -89,6 +91,14 @@ class KernelReport:
         return rows
 
 
+class Load(NamedTuple):
+    """What a run of a program asks of the machine: bytes of memory, and the share of the time in which PT units of its cores work."""
+
+    read: int
+    written: int
+    pt: float
+
+
 @dataclass(frozen=True)
 class MachineReport:
     """A program on a target, kernel after kernel."""
@@ -112,6 +122,13 @@ class MachineReport:
     def dram_bytes(self) -> int:
         """Bytes read and written by all kernels."""
         return sum(k.dram_read + k.dram_written for k in self.kernels)
+
+    @cached_property
+    def load(self) -> Load:
+        """All kernels together."""
+        pt = sum(u.busy for k in self.kernels for u in k.units if u.unit is Unit.PT)
+        read, written = sum(k.dram_read for k in self.kernels), sum(k.dram_written for k in self.kernels)
+        return Load(read, written, pt / max(self.cycles, 1))
 
     def __str__(self) -> str:
         head = f"program '{self.program}' on {self.target} at {self.clock_ghz} GHz: {self.cycles} cycles, {self.microseconds:.2f} us"

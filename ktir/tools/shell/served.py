@@ -31,7 +31,7 @@ STARTED = ("KTIR_", "PYTHON")
 
 def main() -> None:
     """Serve the listening socket whose descriptor is the only argument."""
-    tools = {name.replace("_", "-"): f"ktir.tools.{name}" for _, name, _ in pkgutil.iter_modules([str(Path(__file__).parent)])}
+    tools = {name.replace("_", "-"): f"ktir.tools.{name}" for _, name, _ in pkgutil.iter_modules([str(Path(__file__).parents[1])])}
     tools["FileCheck"] = "filecheck.main"
     for name in ("ktir_opt", "ktir_run"):
         importlib.import_module(f"ktir.tools.{name}")

@@ -12,7 +12,7 @@ import pytest
 
 from ktir import testing
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TOOLS = Path(sys.executable).parent
 TEXT = "func.func @f(%a: index) { %b = arith.addi %a, %a : index return }\n"
 
