@@ -110,6 +110,15 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
 
 
+def get_diagnostic_report(output_dir: str | None = None) -> dict[str, Any] | None:
+    """The newest report of something that failed, in this process or another; None where nothing did. output_dir: where reports are,
+    instead of `failures` in `KTIR_CACHE_DIR`.
+    """
+    from ktir.runtime import failures
+
+    return failures.latest(output_dir)
+
+
 Stream = streams.Stream
 Event = streams.Event
 stream = streams.stream

@@ -18,7 +18,7 @@ from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
 from ktir.emulator.findings import Finding
 from ktir.package import read
 from ktir.package.manifest import NAME as MANIFEST
-from ktir.runtime import notices, stamps, store
+from ktir.runtime import failures, notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
@@ -94,6 +94,7 @@ class Kernel:
         try:
             self._launch(tensors, frozen_weights)
         except Exception as error:
+            failures.capture(error, "runtime_launch", kernel_name=self.name)
             if self.logical is None:
                 raise
             if strict:

@@ -150,6 +150,7 @@ class _Memory(NamedTuple):
 @cache
 def _memory() -> _Memory:
     """What knows the card is imported with the first tensor on it."""
+    from ktir.runtime import failures
     from ktir.runtime.memory.allocation import Allocation, reserved
     from ktir.runtime.memory.card import DeviceOutOfMemory, card
 
@@ -160,6 +161,7 @@ def _memory() -> _Memory:
         try:
             return Allocation(card(device), nbytes, handle)
         except DeviceOutOfMemory as error:
+            failures.capture(error)
             raise torch.OutOfMemoryError(out_of_memory(error)) from None
 
     return _Memory(reserved, allocate)

@@ -25,7 +25,7 @@ from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, in_
 from ktir.lowering.region_to_ktir.emit import read, write
 from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
-from ktir.runtime import store
+from ktir.runtime import failures, store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, Argument, files_of
 
@@ -63,6 +63,7 @@ def compile_region(region: Region) -> str:
 
 def _translation_fault(error: Exception, region: Region) -> Fault:
     """The fault of a region that has no valid logical form, with a file of the region."""
+    failures.capture(error, "compile", kernel_name=region.name)
     fault = fault_of(error, "the translation to KTIR", region)
     path = store.new_reproducer() / "region.json"
     path.write_text(region.to_json())
@@ -89,6 +90,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
     except HintRefused:
         raise
     except Unsupported as error:
+        failures.capture(error, kernel_name=name)
         places = refused_by_chip(error, region)
         in_the_users_words(error, region)
         if options.fallback == "error":
@@ -96,6 +98,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
             raise
         return files | {NOTICE: notice(error)}, places
     except Exception as error:
+        failures.capture(error, "compile", kernel_name=name)
         fault = fault_of(error, "the compiler for the chip", region)
         if options.fallback == "error":
             raise as_error(fault, reproducer(print_module(read(text), debuginfo=True), folder, name)) from error

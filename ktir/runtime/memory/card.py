@@ -272,6 +272,11 @@ _cards: dict[int, Card] = {}
 _lock = Lock()
 
 
+def cards() -> list[Card]:
+    """The cards that this process has made."""
+    return list(_cards.values())
+
+
 def card(index: int = 0) -> Card:
     """A card of this process, made, with the figures of the target in force, when it is first asked for. Raises KtirError for one that no
     process has.

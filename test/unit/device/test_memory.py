@@ -1,12 +1,14 @@
 """What is counted of a card's memory, and what happens where there is none left."""
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from ktir.device import spyre
+from ktir.runtime import notices
 from ktir.runtime.memory.card import card
 
 MEBIBYTE = 1 << 20
@@ -121,3 +123,15 @@ def test_sizes_that_no_tensor_has(name: str) -> None:
             _NO_TENSOR[name](device)
     assert torch.empty(1 << 40, 0, 1 << 20, device="spyre").numel() == 0
     assert str(torch.ones(1, device="spyre").expand(1 << 62)) == "tensor([1., 1., 1.,  ..., 1., 1., 1.], device='spyre:0')"
+
+
+def test_no_room_leaves_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
+    notices.forget()
+    assert spyre.get_diagnostic_report() is None
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(1 << 34, dtype=torch.float16, device="spyre")
+    report = spyre.get_diagnostic_report()
+    assert report is not None
+    assert report["failure"]["category"] == "out_of_memory"
+    assert report["hardware_state"][0]["capacity_bytes"] == 7 << 34
