@@ -81,3 +81,4 @@ $(STAMP): $(CORE)
 	touch $@
 
 include docs/docs.mk
+include test/serving/serving.mk

@@ -1,0 +1,120 @@
+"""Paged attention as plain operators of PyTorch, traced with the model.
+
+A program works on sequences with equally many padded tokens. A token sees what lies before it in the pages of its sequence: the mask
+follows from positions alone. Padding reads and writes block 0, which vLLM never gives to a sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from ktir.vllm.upstream import AttentionBackend, AttentionImpl, AttentionMetadata, AttentionMetadataBuilder, AttentionType, MultipleOf
+
+
+@dataclass
+class StepInputs(AttentionMetadata):
+    """What the attention of one program reads, the same for all layers; i64."""
+
+    positions: torch.Tensor
+    """[sequences, tokens], of each token in its sequence."""
+    pages: torch.Tensor
+    """[sequences, pages], numbers of blocks of the cache."""
+    slots: torch.Tensor
+    """[sequences * tokens], block * block size + place in it: where the keys and values of each token go."""
+
+
+@dataclass
+class BatchMetadata(AttentionMetadata):
+    """vLLM's description of a whole step, for the runner, which cuts it into programs."""
+
+    common: Any
+
+
+class Builder(AttentionMetadataBuilder[BatchMetadata]):
+    def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:  # abstract there
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+
+    def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> BatchMetadata:
+        return BatchMetadata(common_attn_metadata)
+
+
+class PagedAttention(AttentionImpl[StepInputs]):
+    """Attention of one layer; `sliding_window` is the number of positions that a token sees, itself among them."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_size: int,
+        scale: float,
+        num_kv_heads: int,
+        alibi_slopes: list[float] | None = None,
+        sliding_window: int | None = None,
+        kv_cache_dtype: str = "auto",
+        logits_soft_cap: float | None = None,
+        attn_type: str = AttentionType.DECODER,
+        kv_sharing_target_layer_name: str | None = None,
+    ) -> None:
+        refused = {"ALiBi": alibi_slopes, "soft cap": logits_soft_cap, attn_type: attn_type != AttentionType.DECODER}
+        refused[f"cache of {kv_cache_dtype}"] = kv_cache_dtype != "auto"
+        if named := [name for name, asked in refused.items() if asked]:
+            raise NotImplementedError(f"the paged attention of ktir has no {', '.join(named)}; use a decoder without it")
+        self.num_heads, self.head_size, self.scale, self.num_kv_heads = num_heads, head_size, float(scale), num_kv_heads
+        self.window = sliding_window
+
+    def forward(
+        self,
+        layer: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        kv_cache: tuple[torch.Tensor, torch.Tensor],
+        attn_metadata: StepInputs,
+        output: torch.Tensor,
+        output_scale: torch.Tensor | None = None,
+        output_block_scale: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Write `output` [sequences * tokens, heads, size]; `kv_cache` is keys and values [blocks, block size, heads of them, size]."""
+        keys, values = kv_cache
+        step, (block, heads, size) = attn_metadata, keys.shape[1:]
+        # The chip's compiler scatters and gathers rows of two dims, by a number for each.
+        keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
+        keys.index_copy_(0, step.slots, key.reshape(-1, heads * size))
+        values.index_copy_(0, step.slots, value.reshape(-1, heads * size))
+        rows = (step.pages[:, :, None] * block + torch.arange(block)).view(-1)
+        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2) for c in (keys, values))
+        q = query.view(len(step.pages), -1, self.num_heads, size).transpose(1, 2)
+        here, there = step.positions[:, None, :, None], torch.arange(k.shape[2])[None, None, None, :]
+        seen = there <= here
+        if self.window is not None:
+            seen = seen & (there > here - self.window)
+        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale, enable_gqa=True)
+        return output.copy_(found.transpose(1, 2).reshape(output.shape))
+
+
+class PagedAttentionBackend(AttentionBackend):
+    supported_dtypes: ClassVar[list[torch.dtype]] = [torch.float16, torch.bfloat16, torch.float32]
+
+    @staticmethod
+    def get_name() -> str:
+        return "CUSTOM"  # vLLM looks the name up among those that it knows
+
+    @staticmethod
+    def get_supported_kernel_block_sizes() -> list[int | MultipleOf]:
+        return [MultipleOf(16)]
+
+    @staticmethod
+    def get_impl_cls() -> type[PagedAttention]:
+        return PagedAttention
+
+    @staticmethod
+    def get_builder_cls() -> type[Builder]:
+        return Builder
+
+    @staticmethod
+    def get_kv_cache_shape(
+        num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, cache_dtype_str: str = "auto"
+    ) -> tuple[int, ...]:
+        return (num_blocks, block_size, num_kv_heads, head_size)

@@ -1,0 +1,101 @@
+"""The platform: what vLLM asks before it builds an engine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from ktir.vllm import upstream
+
+BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
+CARD_BYTES = 128 << 30
+"""Memory of the card; vLLM's default of `max_num_batched_tokens` follows from it."""
+
+
+class SpyrePlatform(upstream.Platform):
+    """Tensors on the host, programs on the emulated chip."""
+
+    _enum = upstream.PlatformEnum.OOT
+    device_name = "cpu"
+    device_type = "cpu"
+    dispatch_key = "CPU"
+    dist_backend = "gloo"  # one process makes a group, too
+    simple_compile_backend = "eager"  # of a few helpers of vLLM that are no part of the model
+
+    @property
+    def supported_dtypes(self) -> list[torch.dtype]:
+        return [torch.float16, torch.float32, torch.bfloat16]  # the first one is what `dtype="auto"` makes of a float32 model
+
+    @classmethod
+    def get_device_name(cls, device_id: int = 0) -> str:
+        return "ktir"
+
+    @classmethod
+    def get_device_total_memory(cls, device_id: int = 0) -> int:
+        return CARD_BYTES
+
+    @classmethod
+    def set_device(cls, device: torch.device) -> None: ...
+
+    @classmethod
+    def manual_seed_all(cls, seed: int) -> None: ...
+
+    @classmethod
+    def inference_mode(cls) -> AbstractContextManager[Any]:
+        return torch.inference_mode()
+
+    @classmethod
+    def import_kernels(cls) -> None: ...  # a vLLM that was built for no accelerator has none
+
+    @classmethod
+    def is_pin_memory_available(cls) -> bool:
+        return False
+
+    @classmethod
+    def opaque_attention_op(cls) -> bool:
+        return False  # attention is traced with the model
+
+    @classmethod
+    def support_hybrid_kv_cache(cls) -> bool:
+        return False
+
+    @classmethod
+    def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None) -> str:
+        if attn_selector_config.use_mla or attn_selector_config.use_sparse or attn_selector_config.has_sink:
+            raise NotImplementedError(f"ktir has no attention with latents, sparse blocks or sinks: {attn_selector_config}")
+        upstream.register_backend(upstream.AttentionBackendEnum.CUSTOM, BACKEND)
+        return BACKEND
+
+    @classmethod
+    def apply_config_platform_defaults(cls, vllm_config: upstream.VllmConfig) -> None:
+        compilation = vllm_config.compilation_config
+        compilation.mode = upstream.CompilationMode.NONE  # the runner calls torch.compile
+        compilation.ir_enable_torch_wrap = False  # norms are traced too, instead of standing in the graph as operators of vLLM
+        if all(s not in compilation.custom_ops for s in ("all", "none")):
+            compilation.custom_ops.append("none")
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: upstream.VllmConfig) -> None:
+        parallel, scheduler, cache = vllm_config.parallel_config, vllm_config.scheduler_config, vllm_config.cache_config
+        if parallel.world_size > 1 or parallel.data_parallel_size > 1:
+            raise ValueError("vLLM on ktir runs on one card: leave tensor, pipeline and data parallel sizes at 1")
+        if vllm_config.lora_config or vllm_config.speculative_config:
+            raise ValueError("vLLM on ktir has no LoRA and no speculative decoding")
+        if parallel.worker_cls == "auto":
+            parallel.worker_cls = "ktir.vllm.worker.SpyreWorker"
+        parallel.disable_custom_all_reduce = True
+        scheduler.async_scheduling = False  # it needs streams and events of an accelerator
+        vllm_config.compilation_config.cudagraph_capture_sizes = []
+        if vllm_config.model_config is not None:
+            vllm_config.model_config.disable_cascade_attn = True
+            # Unless told otherwise, room for every sequence in full, and block 0, which belongs to none: nothing is preempted.
+            pages = -(-vllm_config.model_config.max_model_len // cache.block_size)
+            cache.num_gpu_blocks_override = cache.num_gpu_blocks_override or scheduler.max_num_seqs * pages + 1
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+
+    @classmethod
+    def get_device_communicator_cls(cls) -> str:
+        return upstream.COMMUNICATOR

@@ -1,0 +1,76 @@
+"""All names of vLLM 0.27.1 that are not its public interface, and what stands in for parts of it that need CUDA or Triton.
+
+Each is imported at its first use, since vLLM asks for the platform while it is being imported itself. Another version of vLLM shows here
+first: `test/serving` looks all of them up.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+NAMES = {
+    "vllm.config": ("CompilationMode", "VllmConfig"),
+    "vllm.forward_context": ("get_forward_context", "set_forward_context"),
+    "vllm.logger": ("init_logger",),
+    "vllm.model_executor.model_loader": ("get_model",),
+    "vllm.platforms": ("Platform", "PlatformEnum", "current_platform"),
+    "vllm.utils.torch_utils": ("set_random_seed",),
+    "vllm.v1.attention.backend": (
+        "AttentionBackend",
+        "AttentionImpl",
+        "AttentionMetadata",
+        "AttentionMetadataBuilder",
+        "AttentionType",
+        "MultipleOf",
+    ),
+    "vllm.v1.attention.backends.registry": ("AttentionBackendEnum", "register_backend"),
+    "vllm.v1.worker.cpu_model_runner": ("_set_torch_accelerator_to_noop", "_torch_cuda_wrapper"),
+    "vllm.v1.worker.gpu_model_runner": ("GPUModelRunner",),
+    "vllm.v1.worker.gpu_worker": ("Worker", "init_worker_distributed_environment"),
+    "vllm.v1.worker.utils": ("bind_kv_cache",),
+    "vllm.v1.worker.worker_base": ("CompilationTimes",),
+}
+"""By module."""
+MODULE_OF = {name: module for module, names in NAMES.items() for name in names}
+COMMUNICATOR = "vllm.distributed.device_communicators.base_device_communicator.DeviceCommunicatorBase"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(MODULE_OF[name]), name)
+
+
+def slot_mapping(
+    num_tokens: int,
+    max_num_tokens: int,
+    query_start_loc: torch.Tensor,
+    positions: torch.Tensor,
+    block_table: torch.Tensor,
+    block_table_stride: int,
+    block_size: int,
+    slot_mapping: torch.Tensor,
+    **options: Any,
+) -> None:
+    """What vLLM's Triton kernel does: the slot of every token of a step, from its position and the blocks of its sequence."""
+    lengths = (query_start_loc[1:] - query_start_loc[:-1]).long()
+    request = torch.repeat_interleave(torch.arange(len(lengths)), lengths)[:num_tokens]
+    position = positions[:num_tokens].long()
+    slot_mapping[:num_tokens] = block_table[request, position // block_size].long() * block_size + position % block_size
+    slot_mapping[num_tokens:max_num_tokens] = options["PAD_ID"]
+
+
+class _Launchable:
+    """Triton's `kernel[grid](...)`."""
+
+    def __getitem__(self, grid: Any) -> Any:
+        return slot_mapping
+
+
+def without_triton() -> None:
+    """Put PyTorch in the place of the Triton kernel that every step needs."""
+    block_table: Any = import_module("vllm.v1.worker.block_table")
+    block_table._compute_slot_mapping_kernel = _Launchable()

@@ -1,0 +1,35 @@
+"""How steps of a server become calls of few programs; vLLM is not needed."""
+
+import random
+
+from ktir.vllm.programs import Programs, groups, sizes
+
+
+def test_sizes_end_at_the_largest() -> None:
+    assert sizes(8) == [2, 8]
+    assert sizes(64, 16) == [16, 64]
+    assert sizes(1) == [1]
+
+
+def test_every_step_asks_for_a_program_that_was_compiled() -> None:
+    for most, tokens, pages, page in [(4, 64, 8, 16), (3, 100, 7, 16), (1, 16, 1, 16), (16, 2048, 128, 16), (5, 8, 3, 64), (2, 1, 2, 16)]:
+        programs = Programs(most, tokens, pages, page)
+        ready = programs.all()
+        assert len(ready) == len(set(ready))
+        for length in range(1, pages * page + 1):
+            for n in range(1, most + 1):
+                found = programs.decode(n, length)
+                assert found in ready
+                assert found.sequences >= n
+                assert found.pages * page >= length
+            if min(length, tokens) > 1:
+                new = random.Random(length).randint(2, min(length, tokens))
+                found = programs.prefill(new, length)
+                assert found in ready
+                assert found.tokens >= new
+
+
+def test_sequences_with_one_new_token_are_one_program() -> None:
+    assert groups([1, 5, 1, 2]) == [[1], [3], [0, 2]]
+    assert groups([3]) == [[0]]
+    assert groups([1]) == [[0]]
