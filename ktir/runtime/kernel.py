@@ -68,6 +68,7 @@ class Kernel:
         except KtirError:
             return False
         except Exception as error:
+            failures.capture(error, "runtime_launch", kernel_name=self.name)
             raise _failed(error) from error
 
     @property

@@ -17,11 +17,11 @@ import torch
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.utils import fresh_cache
 
-from ktir.diagnostics import KtirError, OutOfRange
+from ktir.diagnostics import KtirError, OutOfRange, Unsupported
 from ktir.emulator.machine import Machine
 from ktir.lowering.inductor import wrapper
 from ktir.registry import pass_class
-from ktir.runtime import cache, metrics, notices
+from ktir.runtime import cache, failures, metrics, notices
 from ktir.runtime.logical import LogicalExecutable
 
 SAID = "the fault lies in ktir, not in the model; see it again with "
@@ -235,3 +235,17 @@ def test_errors_of_the_data_are_errors() -> None:
         assert SAID not in str(caught.value)
         assert torch.equal(x, ramp(5, 70))
         torch.testing.assert_close(run(x, torch.tensor([1, 1, 1, 2, 3])), ramp(5, 70) + ramp(5, 70)[[1, 1, 1, 2, 3]])
+
+
+@pytest.mark.parametrize("category", ["compile", "runtime_launch", "unimplemented"])
+def test_what_fails_leaves_a_report(monkeypatch: pytest.MonkeyPatch, category: str) -> None:
+    error = Unsupported("no such loops") if category == "unimplemented" else KtirError("loops that do not fit")
+    place, name = (Machine, "launch") if category == "runtime_launch" else (pass_class("ktir-tile"), "run")
+    failing(monkeypatch, place, name, error)
+    assert failures.latest() is None
+    same(compiled(add), add)
+    report = failures.latest()
+    assert report is not None
+    assert report["failure"]["category"] == category
+    assert str(error) in report["failure"]["message"]
+    assert report["runtime"]["kernel_name"]
