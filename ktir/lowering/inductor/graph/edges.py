@@ -21,9 +21,38 @@ def _bound(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def clamped(x: torch.Tensor, limit: Any) -> Any:
         if not x.is_floating_point() or not isinstance(limit, int | float) or math.isnan(limit):
             return NotImplemented
-        return torch.where(beyond(x, limit), torch.full((), limit, dtype=x.dtype, device=x.device), x)
+        bound = torch.full((), limit, dtype=x.dtype, device=x.device)  # a number that is tiny to the type is zero when it is compared, too
+        return torch.where(beyond(x, bound), bound, x)
 
     return clamped
+
+
+def _between(x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
+    """`clamp`: one limit after the other."""
+    for limit, bound in ((low, _bound(torch.lt)), (high, _bound(torch.gt))):
+        x = x if limit is None or x is NotImplemented else bound(x, limit)
+    return x
+
+
+def _threshold(x: torch.Tensor, limit: Any, value: Any) -> Any:
+    """What is not beyond the limit becomes the value, both as the type holds them."""
+    if not x.is_floating_point() or not all(isinstance(n, int | float) for n in (limit, value)):
+        return NotImplemented
+    limit, value = (torch.full((), n, dtype=x.dtype, device=x.device) for n in (limit, value))
+    return torch.where(x <= limit, value, x)
+
+
+def _held(form: Any, place: int) -> Callable[..., Any]:
+    """An operator one of whose operands is a number, which is one of the tensor's type."""
+
+    def run(*operands: Any) -> Any:
+        number, tensor = operands[place], operands[1 - place]
+        if not tensor.is_floating_point() or not isinstance(number, int | float):
+            return NotImplemented
+        held = torch.full((), number, dtype=tensor.dtype, device=tensor.device)
+        return form(held, tensor) if place == 0 else form(tensor, held)
+
+    return run
 
 
 def _of_two(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -110,6 +139,11 @@ def _tried_before(own: Callable[..., Any], other: Callable[..., Any]) -> Callabl
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
+    aten.clamp.default: _between,
+    aten.hardtanh.default: lambda x, low=-1.0, high=1.0: _between(x, low, high),
+    aten.threshold.default: _threshold,
+    aten.xlogy.Scalar_Self: _held(aten.xlogy.Tensor, 0),
+    aten.xlogy.Scalar_Other: _held(aten.xlogy.Tensor, 1),
     aten.clamp_min.default: _bound(torch.lt),
     aten.clamp_max.default: _bound(torch.gt),
     aten.fmax.default: _of_two(torch.gt),

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 aten = torch.ops.aten
@@ -81,6 +82,7 @@ def mark(graph: fx.Graph) -> None:
     """Put a `ktir.rounded` behind each node whose value has to be one number for all who read it."""
     results: dict[Any, list[fx.Node]] = {}  # by call
     for node in graph.nodes:
+        _hold(node)
         call = _call_of(node)[0]
         if any(_call_of(user)[0] != call for user in node.users):
             results.setdefault(call, []).append(node)
@@ -94,6 +96,16 @@ def mark(graph: fx.Graph) -> None:
             rounded = graph.call_function(ROUNDED, (node,))
         rounded.meta = {k: v for k, v in node.meta.items() if k not in (_CALL, _OPERANDS)}
         node.replace_all_uses_with(rounded, delete_user_cb=lambda user, rounded=rounded: user is not rounded)
+
+
+def _hold(node: fx.Node) -> None:
+    """A constant of a narrow type is the number that its type holds."""
+    value, place = node.meta.get("val"), {aten.full: 1, aten.scalar_tensor: 0}.get(_packet(node.target))
+    if place is None or not isinstance(value, torch.Tensor) or value.dtype not in NARROW:
+        return
+    if isinstance(number := node.args[place], float):
+        with unset_fake_temporarily():
+            node.update_arg(place, torch.tensor(number, dtype=value.dtype).item())
 
 
 def _packet(op: Any) -> Any:

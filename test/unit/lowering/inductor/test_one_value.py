@@ -72,6 +72,28 @@ def test_what_jumps_reads_the_number_that_is_returned(producer: str, consumer: s
     assert torch.equal(compiled(lambda x, w: use(make(x, w)), *operands()), use(produced(producer)))
 
 
+CONSTANTS: dict[str, Function] = {
+    "full": lambda x: torch.full((), 0.1, dtype=x.dtype) * x,
+    "full like": lambda x: torch.full_like(x, 1 / 3) * x,
+    "new full": lambda x: x.new_full((130,), 0.1) * x,
+    "fill": lambda x: torch.zeros_like(x).fill_(0.1) * x,
+    "clamp": lambda x: x.clamp(min=0.1, max=0.7) * 3,
+    "hardtanh": lambda x: F.hardtanh(x, -0.1, 0.1) * 3,
+    "threshold": lambda x: F.threshold(x, 0.1, 0.3) * 3,
+    "tiny limit": lambda x: x.clamp(min=1e-45) * 3,
+    "tiny limit from above": lambda x: x.clamp_max(-1e-45) * 3,
+}
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_are_numbers_of_their_type(name: str, half: torch.dtype) -> None:
+    """What eager has of 0.1 in half precision is multiplied, and compared: one float32 op behind it, so the bits are those of eager."""
+    x = torch.cat([torch.randn(128, generator=torch.Generator().manual_seed(3)), torch.tensor([-0.0, 0.0])]).to(half)
+    got, expected = compiled(CONSTANTS[name], x), CONSTANTS[name](x)
+    assert torch.equal(got.view(torch.int16), expected.view(torch.int16))
+
+
 def test_the_executor_reads_it_too() -> None:
     x, w = operands()
     expected = compiled(lambda x, w: x @ w, x, w, engine="ktir").argmax(-1)
