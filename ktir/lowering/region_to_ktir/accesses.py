@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ktir.lowering.region_to_ktir.dtypes import ELEMENTS
+from ktir.lowering.region_to_ktir.dtypes import ELEMENTS, literal
 from ktir.lowering.region_to_ktir.indices import Index
 from ktir.lowering.region_to_ktir.nodes import Node, Operand, index_node, tensor_of
 from ktir.lowering.region_to_ktir.radix import Affine, Digit, Dim, Irregular, Loops, Match, Place, matched, refined
@@ -55,6 +55,8 @@ class Storage:
     """Values that were put into memory to be gathered from, by name and shape."""
     parts: dict[str, dict[Index, int]] = field(default_factory=dict)
     """Of each value, where it was stored to, and how many elements each time."""
+    inserts: dict[str, list[Callable[[Tensor], Tensor]]] = field(default_factory=dict)
+    """Of each value that was stored to in parts, what puts each of these into a tensor of its shape."""
 
     def is_whole(self, buffer: Buffer) -> bool:
         """Whether every element of a buffer has been written, so that it may be read where its reader does not look."""
@@ -243,7 +245,11 @@ class _Loads(_Addresses):
         if not _is_dense(buffer):
             raise NoAccess(f"an access to '{buffer.name}' of strides {list(buffer.stride)} ({reason})")
         size = prod(value.shape)
-        flat = self._writer.reshape(self._permuted(value, stride_order(buffer)), [size] if value.shape else [])
+
+        def flattened(value: Tensor) -> Tensor:
+            return self._writer.reshape(self._permuted(value, stride_order(buffer)), [size] if value.shape else [])
+
+        flat = flattened(value)
         if not data:
             try:
                 return self._boxed(buffer, flat, matched(index, loops, [Dim(size, 1)] if value.shape else []))
@@ -256,7 +262,9 @@ class _Loads(_Addresses):
         table_loops = self._materialize(table)
         extents = [n for _, n in table_loops]
         subscript = Subscript(table=table.memory, arguments=tuple(range(len(extents))))
-        tile = self._writer.indirect_tile(self._in_memory(flat), extents, [subscript] if value.shape else [])
+        whole = self._without_gaps(buffer, value)
+        memory = self._in_memory(flat if whole is value else flattened(whole))
+        tile = self._writer.indirect_tile(memory, extents, [subscript] if value.shape else [])
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in table_loops))
 
     def _mapped(self, buffer: Buffer, flat: Tensor, index: Index, loops: Loops, reason: str) -> Operand:
@@ -277,9 +285,19 @@ class _Loads(_Addresses):
         self._report(buffer.name, "gather", "")
         loops = self._walked([p.digit for p in match.places if p.digit is not None], data)
         extents = [n for _, n in loops]
-        memory = self._in_memory(self._part(value, match))
+        memory = self._in_memory(self._part(self._without_gaps(buffer, value), match))
         tile = self._writer.indirect_tile(memory, extents, self._subscripts(match.places, loops, data))
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in loops))
+
+    def _without_gaps(self, buffer: Buffer, value: Tensor) -> Tensor:
+        """A value of which nothing is unwritten: zeros where nobody has stored yet. A gather may choose any element."""
+        inserts = self._storage.inserts.get(buffer.name)
+        if self._storage.is_whole(buffer) or inserts is None:
+            return value
+        value = self._writer.filled(value.shape, value.element, literal(0, buffer.dtype))
+        for insert in inserts:
+            value = insert(value)
+        return value
 
     def _part(self, value: Tensor, match: Match) -> Tensor:
         """The part of a value that a match cuts, cut."""
@@ -372,17 +390,30 @@ class _Stores(_Addresses):
         """A store that does not fit the dims: to the one-dimensional form of the buffer in the order of memory."""
         shape = [buffer.dims[d][0] for d in order]
         old = self._storage.values.get(buffer.name)
+        back = [list(order).index(d) for d in range(len(order))]
+
+        def flattened(value: Tensor) -> Tensor:
+            return self._writer.reshape(self._permuted(value, order), [prod(shape)])
+
+        def unflattened(value: Tensor) -> Tensor:
+            return self._permuted(self._writer.reshape(value, shape), back)
+
+        inserts = self._storage.inserts.setdefault(buffer.name, [])
+        known = len(inserts)
         if old is not None:
-            old = self._writer.reshape(self._permuted(old, order), [prod(shape)])
+            old = flattened(old)
         try:
             flat = self._replaced(buffer, [prod(shape)], old, matched(index, self._loops, [Dim(prod(shape), 1)]), node)
         except Irregular as failure:
             if old is None or not index.is_quasi_affine:
                 raise NoAccess(f"a store to '{buffer.name}' at index {index} ({failure.reason})") from None
             self._report(buffer.name, "scatter", failure.reason)
-            flat = self._scattered(old, index, node, buffer.dtype)
-        back = [list(order).index(d) for d in range(len(order))]
-        self._storage.values[buffer.name] = self._permuted(self._writer.reshape(flat, shape), back)
+            new = unflattened(self._scattered(old, index, node, buffer.dtype))
+            inserts[:] = [lambda _: new]
+        else:
+            new = unflattened(flat)
+            inserts[known:] = [lambda into, each=each: unflattened(each(flattened(into))) for each in inserts[known:]]
+        self._storage.values[buffer.name] = new
 
     def _scattered(self, old: Tensor, index: Index, node: Node, dtype: str) -> Tensor:
         """A one-dimensional tensor with the elements at an index that is no box replaced: in memory of its own, read back."""
@@ -405,11 +436,20 @@ class _Stores(_Addresses):
             if not _is_whole(match):
                 raise NoAccess(f"a store to parts of a part of '{buffer.name}'")
             tensor = self._writer.reshape(tensor, boxed)
-            return self._writer.insert(tensor, old, [low for low, _ in match.boxes], boxed, [1] * len(boxed))
-        sizes = [p.digit.size if p.digit else 1 for p in match.places]
-        cut = self._writer.reshape(old, match.sizes)
-        tensor = self._writer.insert(tensor, cut, [p.offset for p in match.places], sizes, [p.step for p in match.places])
-        return self._writer.reshape(tensor, shape)
+
+            def insert(into: Tensor) -> Tensor:
+                return self._writer.insert(tensor, into, [low for low, _ in match.boxes], boxed, [1] * len(boxed))
+
+        else:
+            sizes = [p.digit.size if p.digit else 1 for p in match.places]
+
+            def insert(into: Tensor) -> Tensor:
+                cut = self._writer.reshape(into, match.sizes)
+                made = self._writer.insert(tensor, cut, [p.offset for p in match.places], sizes, [p.step for p in match.places])
+                return self._writer.reshape(made, shape)
+
+        self._storage.inserts.setdefault(buffer.name, []).append(insert)
+        return insert(old)
 
     def _arranged(self, node: Node, digits: Sequence[Digit], dtype: str) -> Tensor:
         """The values of a node with a dim per digit, in this order."""

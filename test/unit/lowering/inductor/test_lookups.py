@@ -45,6 +45,9 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         lambda x, i, j, v: x.index_put((i, j), v, accumulate=True),
         (CUBE, _below(3, 20), _below(7, 20), _whole(20, 33)),
     ),
+    "rolled, beside what is rolled": (lambda x: (lambda a: torch.cat((a.roll(1, 0), a), 0))(x.amax(-1, keepdim=True)), (MATRIX,)),
+    "rolled numbers beside them": (lambda x: (lambda a: torch.cat((a.roll(1, 0), a), 0))(x.argmin(-1, keepdim=True)), (MATRIX,)),
+    "rolled among others": (lambda x: (lambda a: torch.stack((a.roll(1, 0), a, a.roll(2, 0)), 1))(x.amax(-1, keepdim=True)), (MATRIX,)),
 }
 
 
