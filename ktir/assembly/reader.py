@@ -94,7 +94,7 @@ class Reader:
         follows = SKIP.match(self.text, after).end()  # type: ignore[union-attr]  # SKIP matches ""
         if self.text.startswith(("=", ","), follows) or (self.text.startswith("}", follows) and not syntax.can_be_empty()):
             before = self.text[max(start - 100, 0) : start].rstrip(" ")
-            if before.endswith("{") or before.rstrip().endswith(","):  # an op begins a line
+            if before.endswith("{") or before.rstrip().endswith(","):  # in a list of attributes: the first op of a region begins a line
                 return None
         cursor = Cursor(self.text, after, self.old)
         pieces, collapsed = syntax.read(cursor, self.rewrite)

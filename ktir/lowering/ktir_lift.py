@@ -59,13 +59,14 @@ class LiftPass(Pass):
             raise KtirError(f"'{self.name}': option 'way' expects one of {', '.join(WAYS)}, but got '{self.way}'{close_to(self.way, WAYS)}")
         if not is_by_hand(module):
             return
-        refuse_other_shapes(module)
         kernel = next(iter(functions_of(module).values()))
         way, tolerance = _stated(kernel, WAY, self.way), _stated(kernel, TOLERANCE, self.within)
         if way not in WAYS:
             raise KtirError(
                 f"'func.func' op attribute '{WAY}' expects one of {', '.join(WAYS)}, but got '{way}'", location_text(kernel.location)
             )
+        if way != "pin":  # `ktir-pin` asks itself
+            refuse_other_shapes(module)
         if way == "lift":
             self._tell(lift(module, self.numbers), kernel.location, "as its author asks for")
         elif way == "auto":

@@ -53,6 +53,8 @@ def _examples() -> Any:
 
 
 EXAMPLES = _examples()
+CALLS = list(EXAMPLES.cases())
+"""Of each kernel the call, its arrays, its parameters and what float64 gives."""
 
 
 class _Change:
@@ -92,7 +94,7 @@ class _Change:
             yield lambda: node.args.pop(self.r.randrange(len(node.args)))
             yield lambda: node.args.append(copy.deepcopy(self.r.choice(node.args)))
             yield lambda: self.r.shuffle(node.args)
-            yield lambda: node.args.__setitem__(self.r.randrange(len(node.args)), ast.parse(self.r.choice(TYPES)).body[0].value)  # type: ignore[attr-defined]
+            yield lambda: node.args.__setitem__(self.r.randrange(len(node.args)), ast.parse(self.r.choice(TYPES), mode="eval").body)
         if node.keywords:
             yield lambda: node.keywords.pop()
             yield lambda: setattr(node.keywords[0], "arg", self.r.choice(["axis", "keepdims", "dtype", "block", "out", "where"]))
@@ -127,9 +129,8 @@ def drawn(seed: int) -> tuple[int, str]:
 
 
 def _changed(r: random.Random) -> tuple[int, str]:
-    every = list(EXAMPLES.cases())
-    number = r.randrange(len(every))
-    source = textwrap.dedent(inspect.getsource(every[number][0].function))
+    number = r.randrange(len(CALLS))
+    source = textwrap.dedent(inspect.getsource(CALLS[number][0].function))
     tree = ast.parse(source).body[0]
     assert isinstance(tree, ast.FunctionDef)
     tree.decorator_list.clear()
@@ -144,7 +145,7 @@ def outcome(seed: int, number: int, text: str, on: str) -> tuple[str, list[np.nd
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     space: dict[str, Any] = {**vars(EXAMPLES), "lang": lang}
     exec(compile(text, name, "exec"), space)
-    call, arrays, parameters, _ = list(EXAMPLES.cases())[number]
+    call, arrays, parameters, _ = CALLS[number]
     arrays = [a.copy() for a in arrays]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -158,7 +159,7 @@ def outcome(seed: int, number: int, text: str, on: str) -> tuple[str, list[np.nd
 def finding(seed: int) -> str:
     """What is wrong with a mistake, empty if nothing is."""
     number, text = drawn(seed)
-    given = list(EXAMPLES.cases())[number][1]
+    given = CALLS[number][1]
     found: dict[str, tuple[str, list[np.ndarray]]] = {}
     for on in ("numpy", "executor"):
         try:

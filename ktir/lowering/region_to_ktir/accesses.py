@@ -57,6 +57,8 @@ class Storage:
     """Of each value, where it was stored to, and how many elements each time."""
     inserts: dict[str, list[Callable[[Tensor], Tensor]]] = field(default_factory=dict)
     """Of each value that was stored to in parts, what puts each of these into a tensor of its shape."""
+    filled: dict[str, Tensor] = field(default_factory=dict)
+    """Values with gaps, by name -> the same without."""
 
     def is_whole(self, buffer: Buffer) -> bool:
         """Whether every element of a buffer has been written, so that it may be read where its reader does not look."""
@@ -167,6 +169,10 @@ class _Addresses:
     def _permuted(self, value: Tensor, order: Sequence[int]) -> Tensor:
         return value if list(order) == sorted(order) else self._writer.transpose(value, order)
 
+    def _flattened(self, buffer: Buffer, value: Tensor) -> Tensor:
+        """The value of a buffer in one dim, in the order of memory; one without dims as it is."""
+        return self._writer.reshape(self._permuted(value, stride_order(buffer)), [prod(value.shape)] if value.shape else [])
+
 
 class _Loads(_Addresses):
     def load(self, buffer: Buffer, index: Index, order: Sequence[str] = ()) -> Operand:
@@ -245,11 +251,7 @@ class _Loads(_Addresses):
         if not _is_dense(buffer):
             raise NoAccess(f"an access to '{buffer.name}' of strides {list(buffer.stride)} ({reason})")
         size = prod(value.shape)
-
-        def flattened(value: Tensor) -> Tensor:
-            return self._writer.reshape(self._permuted(value, stride_order(buffer)), [size] if value.shape else [])
-
-        flat = flattened(value)
+        flat = self._flattened(buffer, value)
         if not data:
             try:
                 return self._boxed(buffer, flat, matched(index, loops, [Dim(size, 1)] if value.shape else []))
@@ -263,7 +265,7 @@ class _Loads(_Addresses):
         extents = [n for _, n in table_loops]
         subscript = Subscript(table=table.memory, arguments=tuple(range(len(extents))))
         whole = self._without_gaps(buffer, value)
-        memory = self._in_memory(flat if whole is value else flattened(whole))
+        memory = self._in_memory(flat if whole is value else self._flattened(buffer, whole))
         tile = self._writer.indirect_tile(memory, extents, [subscript] if value.shape else [])
         return Operand(self._writer.load(tile, extents, value.element), tuple(v for v, _ in table_loops))
 
@@ -294,10 +296,12 @@ class _Loads(_Addresses):
         inserts = self._storage.inserts.get(buffer.name)
         if self._storage.is_whole(buffer) or inserts is None:
             return value
-        value = self._writer.filled(value.shape, value.element, literal(0, buffer.dtype))
-        for insert in inserts:
-            value = insert(value)
-        return value
+        if value.name not in self._storage.filled:
+            whole = self._writer.filled(value.shape, value.element, literal(0, buffer.dtype))
+            for insert in inserts:
+                whole = insert(whole)
+            self._storage.filled[value.name] = whole
+        return self._storage.filled[value.name]
 
     def _part(self, value: Tensor, match: Match) -> Tensor:
         """The part of a value that a match cuts, cut."""
@@ -392,16 +396,13 @@ class _Stores(_Addresses):
         old = self._storage.values.get(buffer.name)
         back = [list(order).index(d) for d in range(len(order))]
 
-        def flattened(value: Tensor) -> Tensor:
-            return self._writer.reshape(self._permuted(value, order), [prod(shape)])
-
         def unflattened(value: Tensor) -> Tensor:
             return self._permuted(self._writer.reshape(value, shape), back)
 
         inserts = self._storage.inserts.setdefault(buffer.name, [])
         known = len(inserts)
         if old is not None:
-            old = flattened(old)
+            old = self._flattened(buffer, old)
         try:
             flat = self._replaced(buffer, [prod(shape)], old, matched(index, self._loops, [Dim(prod(shape), 1)]), node)
         except Irregular as failure:
@@ -412,7 +413,7 @@ class _Stores(_Addresses):
             inserts[:] = [lambda _: new]
         else:
             new = unflattened(flat)
-            inserts[known:] = [lambda into, each=each: unflattened(each(flattened(into))) for each in inserts[known:]]
+            inserts[known:] = [lambda into, each=each: unflattened(each(self._flattened(buffer, into))) for each in inserts[known:]]
         self._storage.values[buffer.name] = new
 
     def _scattered(self, old: Tensor, index: Index, node: Node, dtype: str) -> Tensor:

@@ -72,7 +72,7 @@ def _is_alive(file: Path, pattern: str) -> bool:
 class MetricFile:
     """A metric file, to be read as often as wanted:
 
-    with MetricFile("/tmp/metrics.1a2b:00:00.0") as file:
+    with MetricFile("metrics.1a2b:00:00.0") as file:
         file.set_filters(["pwr", "rdmem"])
         for metric, value in file.read_metrics():
             print(metric.name, value, metric.unit)

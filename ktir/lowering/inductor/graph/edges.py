@@ -15,13 +15,18 @@ _WIDE = (torch.float32, torch.bfloat16)
 """Types whose squares float32 does not hold."""
 
 
+def _as_its_type(number: float, x: torch.Tensor) -> torch.Tensor:
+    """A number as the type of a tensor holds it: one that is tiny to the type is zero."""
+    return torch.full((), number, dtype=x.dtype, device=x.device)
+
+
 def _bound(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """`clamp_min` or `clamp_max` by a number, which gives the element where the two are equal: of zeros of either sign that one, too."""
 
     def clamped(x: torch.Tensor, limit: Any) -> Any:
         if not x.is_floating_point() or not isinstance(limit, int | float) or math.isnan(limit):
             return NotImplemented
-        bound = torch.full((), limit, dtype=x.dtype, device=x.device)  # a number that is tiny to the type is zero when it is compared, too
+        bound = _as_its_type(limit, x)
         return torch.where(beyond(x, bound), bound, x)
 
     return clamped
@@ -38,19 +43,17 @@ def _threshold(x: torch.Tensor, limit: Any, value: Any) -> Any:
     """What is not beyond the limit becomes the value, both as the type holds them."""
     if not x.is_floating_point() or not all(isinstance(n, int | float) for n in (limit, value)):
         return NotImplemented
-    limit, value = (torch.full((), n, dtype=x.dtype, device=x.device) for n in (limit, value))
-    return torch.where(x <= limit, value, x)
+    return torch.where(x <= _as_its_type(limit, x), _as_its_type(value, x), x)
 
 
-def _held(form: Any, place: int) -> Callable[..., Any]:
-    """An operator one of whose operands is a number, which is one of the tensor's type."""
+def _of_its_type(form: Any) -> Callable[..., Any]:
+    """An operator on a tensor and a number, as that on two tensors of one type."""
 
-    def run(*operands: Any) -> Any:
-        number, tensor = operands[place], operands[1 - place]
+    def run(a: Any, b: Any) -> Any:
+        tensor, number = (a, b) if isinstance(a, torch.Tensor) else (b, a)
         if not tensor.is_floating_point() or not isinstance(number, int | float):
             return NotImplemented
-        held = torch.full((), number, dtype=tensor.dtype, device=tensor.device)
-        return form(held, tensor) if place == 0 else form(tensor, held)
+        return form(*(x if x is tensor else _as_its_type(number, tensor) for x in (a, b)))
 
     return run
 
@@ -142,8 +145,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.clamp.default: _between,
     aten.hardtanh.default: lambda x, low=-1.0, high=1.0: _between(x, low, high),
     aten.threshold.default: _threshold,
-    aten.xlogy.Scalar_Self: _held(aten.xlogy.Tensor, 0),
-    aten.xlogy.Scalar_Other: _held(aten.xlogy.Tensor, 1),
+    aten.xlogy.Scalar_Self: _of_its_type(aten.xlogy.Tensor),
+    aten.xlogy.Scalar_Other: _of_its_type(aten.xlogy.Tensor),
     aten.clamp_min.default: _bound(torch.lt),
     aten.clamp_max.default: _bound(torch.gt),
     aten.fmax.default: _of_two(torch.gt),

@@ -44,6 +44,8 @@ _MOVES = {
     *(aten.full, aten.empty, aten.new_empty, aten.new_zeros, aten.empty_strided),
 }
 """Operators whose results are elements of their operands, or constants: rounded where those are."""
+_NUMBERS = {aten.full: 1, aten.scalar_tensor: 0}
+"""Operators whose result is a number, and which of their arguments that is."""
 _JUMPS = {
     *(aten.floor, aten.ceil, aten.round, aten.trunc, aten.fix, aten.frac, aten.sign, aten.sgn, aten.fmod, aten.remainder),
     *(aten.floor_divide, aten.heaviside, aten.copysign, aten.nextafter, aten.threshold, aten.hardshrink, aten.nan_to_num),
@@ -100,7 +102,7 @@ def mark(graph: fx.Graph) -> None:
 
 def _hold(node: fx.Node) -> None:
     """A constant of a narrow type is the number that its type holds."""
-    value, place = node.meta.get("val"), {aten.full: 1, aten.scalar_tensor: 0}.get(_packet(node.target))
+    value, place = node.meta.get("val"), _NUMBERS.get(_packet(node.target))
     if place is None or not isinstance(value, torch.Tensor) or value.dtype not in NARROW:
         return
     if isinstance(number := node.args[place], float):
