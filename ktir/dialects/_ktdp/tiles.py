@@ -74,22 +74,6 @@ class ConstructAccessTileOp(Operation, dialect=Ktdp, name="construct_access_tile
             raise KtirError("'ktdp.construct_access_tile' op has an order that is not a permutation", self.location)
         return dims
 
-    @property
-    def box_lo(self) -> list[int]:
-        """Lowest corner of the set, in base dims. Raises KtirError if the set is not a constant box."""
-        return list(self._box()[0])
-
-    @property
-    def box_extent(self) -> list[int]:
-        """Extents of the set, in base dims. Raises KtirError if the set is not a constant box."""
-        return list(self._box()[1])
-
-    def _box(self) -> affine.Box:
-        box = affine.set_box(self.attributes["access_tile_set"])
-        if box is None:
-            raise KtirError("'ktdp.construct_access_tile' op has a set that is not a box", self.location)
-        return box
-
     def check(self) -> str | None:
         attributes = self.attributes
         _, indices, symbols = ir.DenseI32ArrayAttr(attributes["operandSegmentSizes"])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.analysis.points import Numbers, Points
+from ktir.analysis.scalars.sets import tile_boxes
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir, is_a
@@ -151,21 +152,23 @@ class Axes:
             raise refused(tile, "chooses elements by what is in memory, which is not lifted")
         if is_distributed(tile):
             raise refused(tile, "is on a distributed view, whose parts the author has placed")
-        ((view, _),) = seen(tile, points)
+        view, _ = seen(tile, points)[0]
         if view.local:
             raise refused(view.operation, "lies in the scratchpad, where the author has placed it")
         argument, offset = address(view.value, points)
         if argument is None:
             raise refused(view.operation, "expects an address that is an argument, with what is added to it")
-        box = tile.opview
-        firsts = [points.affine(e, box.index_operands) + low for e, low in zip(box.base_map.results, box.box_lo, strict=True)]
+        box, boxes = tile.opview, tile_boxes(tile)
+        if boxes.parts != [boxes.whole]:
+            raise refused(tile, "has a set that is not a box")
+        firsts = [points.affine(e, box.index_operands) + low for e, low in zip(box.base_map.results, boxes.corner, strict=True)]
         if view.masked and any((self._here(n) < 0).any() for n in firsts):
             raise refused(tile, "has positions below 0")
         offset = offset + view.shift
         low = int(self._here(offset).min())
         moved = self._dealt_out(offset - low, view.strides, tile)
         dims = []
-        for first, more, extent, size, stride in zip(firsts, moved, box.box_extent, view.sizes, view.strides, strict=True):
+        for first, more, extent, size, stride in zip(firsts, moved, boxes.extents, view.sizes, view.strides, strict=True):
             limit = points.number(size) + more if view.masked else None
             axis, begin = self._axis(first + more, extent, limit, tile)
             dims.append(Dim(axis, begin, stride))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ktir.analysis.scalars.sets import tile_boxes
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
-from ktir.mlir import ir, tensor
+from ktir.mlir import ir, is_a, tensor
 from ktir.passes.pinning.values.elements import Leaf, Value
-from ktir.passes.pinning.values.places import Place
+from ktir.passes.pinning.values.places import MOST_PIECES, Place, is_cut, placed
 from ktir.passes.pinning.values.tensors import (
-    MOST_PIECES,
     Joined,
     Loaded,
     choose_stick,
-    first_of_part,
     physical_shape,
     place_here,
     pointwise,
@@ -23,7 +22,6 @@ from ktir.passes.pinning.values.tensors import (
     rows_of,
 )
 from ktir.passes.pinning.values.views import Window
-from ktir.target import LANES
 
 Places = Sequence[tuple[Place, Window]]
 
@@ -32,7 +30,7 @@ def loaded(op: ir.Operation, places: Places) -> Value:
     """What a load gives. Raises Unsupported for parts that are not side by side along one dim."""
     if len(places) > 1:
         places = list({window: (place, window) for place, window in reversed(places)}.values())  # a replica is as good as another
-    if len(places) == 1:
+    if len(places) == 1 and _is_whole(*places[0]):
         place = places[0][0]
         return Value(place.shape, Leaf(place.element, Loaded(place, place_here()), tuple(range(len(place.shape)))))
     shape, dim, firsts = _side_by_side(op, places)
@@ -45,18 +43,22 @@ def loaded(op: ir.Operation, places: Places) -> Value:
 def stored(op: ir.Operation, value: Value, places: Places) -> None:
     """Write a value where its tile lies; to each replica of a part."""
     windows = {window for _, window in places}
-    shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if len(windows) == 1 else _side_by_side(op, places)
+    alone = len(windows) == 1 and _is_whole(places[0][0], *windows)
+    shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if alone else _side_by_side(op, places)
     if value.shape != tuple(shape):
         value = reshaped(value, tuple(shape), op)
-    in_rows = {d for place, _ in places for d in place.in_rows} | ({dim} if any(first % LANES for first in firsts) else set())
+    in_rows = {d for place, _ in places for d in place.in_rows}
+    if not alone and is_cut([(first, place.shape[dim]) for first, (place, _) in zip(firsts, places, strict=True)], shape[dim]):
+        in_rows.add(dim)
     walked = [d for d, n in enumerate(shape) if n != 1 and d not in in_rows]
     wanted = next((d for d in reversed(walked) if places[0][0].dims[d].stride == 1), walked[-1] if walked else None)
     stick = choose_stick(value, wanted)
     made = pointwise(value, stick, op)
     walked = [(shape[d], d) for d in rows_of(shape, stick)]
     for first, (place, _) in zip(firsts, places, strict=True):
-        at = [0, 0, 0] if len(windows) == 1 else first_of_part(dim, first, place.shape[dim], shape, stick, walked, op)
-        _put(made, at, place, stick, op)
+        pieces = [([0, 0, 0], place)] if alone else placed(place, dim, first, shape, stick, walked)
+        for at, piece in pieces:
+            _put(made, at, piece, stick, op)
 
 
 def _put(made: ir.Value, at: list[int], place: Place, stick: int | None, op: ir.Operation) -> None:
@@ -82,12 +84,25 @@ def _put(made: ir.Value, at: list[int], place: Place, stick: int | None, op: ir.
 def _side_by_side(op: ir.Operation, places: Places) -> tuple[tuple[int, ...], int, list[int]]:
     """The whole shape of parts, the dim along which they lie, and the first position of each. Raises Unsupported."""
     order = places[0][0].op.opview.order
-    windows = [window for _, window in places]
-    dims = [d for d in range(len(order)) if len({window[d] for window in windows}) > 1]
+    windows, whole = [window for _, window in places], _whole(places)
+    dims = [d for d in range(len(order)) if any(window[d] != (0, whole[d]) for window in windows)]
     if len(dims) != 1:
-        raise refused(op, "accesses parts of a distributed view that do not lie side by side along one dim, which is not pinned yet")
+        raise refused(op, "accesses parts that do not lie side by side along one dim, which is not pinned yet")
     (base,) = dims
     dim = list(order).index(base)
     shape = list(places[0][0].shape)
-    shape[dim] = max(sum(window[base]) for window in windows)
+    shape[dim] = whole[base]
     return tuple(shape), dim, [window[base][0] for window in windows]
+
+
+def _whole(places: Places) -> Sequence[int]:
+    """The extents of the tile that parts are of: by dims of its base, of an indirect one by its variables."""
+    tile = places[0][0].op
+    if is_a(tile, ktdp.ConstructAccessTileOp):
+        return tile_boxes(tile).extents
+    return [max(sum(window[d]) for _, window in places) for d in range(len(places[0][1]))]
+
+
+def _is_whole(place: Place, window: Window) -> bool:
+    """Whether a part is all of its tile, as a place without a window is."""
+    return not window or list(window) == [(0, n) for n in _whole([(place, window)])]

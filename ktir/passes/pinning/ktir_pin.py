@@ -12,6 +12,7 @@ from ktir.analysis.attributes.levels import set_level
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, is_kernel
 from ktir.analysis.interface.parameters import Parameter, bytes_of, parameters
 from ktir.analysis.points import is_index
+from ktir.analysis.scalars.sets import boxes_of
 from ktir.diagnostics import KtirError, close_to, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
@@ -162,6 +163,10 @@ def refuse_other_shapes(module: ir.Module) -> None:
 def _check_shape(op: ir.Operation) -> None:
     if is_a(op, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp) and (doubt := op.opview.doubt()) is not None:
         raise Broken(doubt)
+    if is_a(op, ktdp.ConstructAccessTileOp) and (boxes := boxes_of(op.attributes["access_tile_set"])) is not None:
+        wanted = [boxes.extents[d] for d in op.opview.order]
+        if wanted != list(op.opview.shape):
+            raise Broken(f"expects a tile of shape {wanted}, the extents of its set in its order, but got {list(op.opview.shape)}")
 
 
 def _is_of_a_tile(op: ir.Operation) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.analysis.points import Numbers, Points
+from ktir.analysis.scalars.sets import dims_of, tile_boxes
 from ktir.diagnostics import KtirError, Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
@@ -19,7 +20,7 @@ from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
 from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true
 from ktir.passes.pinning.values.tensors import Shared, place_here, whole_dims
-from ktir.passes.pinning.values.views import dims_of, is_distributed, split_dims
+from ktir.passes.pinning.values.views import is_distributed, split_dims
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
@@ -218,9 +219,10 @@ def subscripts(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[S
     """The subscripts of a tile, or of its tables, that are known before the kernel starts."""
     view = tile.opview
     if is_a(tile, ktdp.ConstructAccessTileOp):
-        dims = zip(view.base_map.results, view.box_lo, view.box_extent, strict=True)
-        for d, (expression, low, extent) in enumerate(dims):
-            yield from _position(tile.operands[0], d, expression, list(view.index_operands), low, extent, points, tables)
+        box = tile_boxes(tile)
+        for part in box.parts:
+            for d, (expression, low, (first, extent)) in enumerate(zip(view.base_map.results, box.corner, part, strict=True)):
+                yield from _position(tile.operands[0], d, expression, list(view.index_operands), low + first, extent, points, tables)
     elif is_a(tile, ktdp.ConstructIndirectAccessTileOp) and (box := affine.set_box(tile.attributes["variables_space_set"])) is not None:
         for ends in (box[0], [low + n - 1 for low, n in zip(*box, strict=True)]):
             operands = [*view.captured, *(points.number(n) for n in ends)]

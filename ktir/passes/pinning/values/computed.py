@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from ktir.analysis.points import Points
+from ktir.analysis.scalars.sets import dims_of, tile_boxes
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
@@ -18,7 +19,7 @@ from ktir.passes.pinning.values.indirect import LookedUp, is_linear, linear
 from ktir.passes.pinning.values.narrowed import interval
 from ktir.passes.pinning.values.places import Dim, Place, Size, built, times
 from ktir.passes.pinning.values.tensors import Loaded, place_here
-from ktir.passes.pinning.values.views import View, alone, dims_of
+from ktir.passes.pinning.values.views import View, alone
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ class ComputedPlace:
         self.start: Size = 0
         self.subscripts: list[_Subscript] = []
         if self.direct:
-            self.extents, lows = tuple(opview.box_extent), tuple(opview.box_lo)
+            box = tile_boxes(tile)
+            if box.parts != [box.whole]:
+                raise refused(tile, "has a set that is not a box at a place that data decides, which is not pinned yet")
+            self.extents, lows = box.extents, box.corner
             self.strides = list(self.view.strides)
             self._indices: list[ir.Value] = list(opview.index_operands)
             subscripts = [(expression, low, None) for expression, low in zip(opview.base_map.results, lows, strict=True)]

@@ -8,17 +8,15 @@ from itertools import pairwise
 from math import prod
 
 from ktir.analysis.points import Points
+from ktir.analysis.scalars.sets import dims_of
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, i32_type, ir
-from ktir.passes.pinning.values.places import Dim, Place, Row, Size, built, held, sticks, times
-from ktir.passes.pinning.values.views import View, Window, alone, dims_of
+from ktir.passes.pinning.values.places import MOST_PIECES, Dim, Place, Row, Size, built, held, sticks, times
+from ktir.passes.pinning.values.views import View, Window, alone
 from ktir.target import LANES
-
-MOST_PIECES = 64
-"""Positions that are looked up one after the other."""
 
 
 class LookedUp(Place):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 
 from ktir.analysis.points import Numbers, Points
+from ktir.analysis.scalars.sets import Span, tile_boxes
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
@@ -19,6 +20,8 @@ from ktir.mlir import arith, i32_type, ir
 from ktir.passes.pinning.values.views import View, Window
 from ktir.target import LANES
 
+MOST_PIECES = 64
+"""Loads or stores that one of an author's becomes."""
 Size = int | ir.Value
 
 
@@ -99,7 +102,7 @@ class Place:
         moved = {v: index(v) for v in operands}
         self.base: ir.Value = index_sum(base, view.shift)
         dims: list[Dim] = []
-        lows = zip(tile.opview.base_map.results, tile.opview.box_lo, window, view.sizes, view.strides, strict=True)
+        lows = zip(tile.opview.base_map.results, tile_boxes(tile).corner, window, view.sizes, view.strides, strict=True)
         for expression, low, (start, extent), size, stride in lows:
             first = index_sum(built(expression, [moved[v] for v in operands], tile), low + start)
             room = None
@@ -121,7 +124,7 @@ class Place:
         """The elements at which it begins, of an address that is a number, wherever its text runs."""
         tile = self.op.opview
         found = self.points(self.view.value) + self.view.shift
-        lows = zip(tile.base_map.results, tile.box_lo, self.window, self.view.strides, strict=True)
+        lows = zip(tile.base_map.results, tile_boxes(self.op).corner, self.window, self.view.strides, strict=True)
         for expression, low, (start, _), stride in lows:
             found = found + (self.points.affine(expression, tile.index_operands) + low + start) * stride
         return np.unique(np.broadcast_to(found, self.points.live.shape)[self.points.live])
@@ -213,6 +216,30 @@ class Place:
         if len(clipped) == 1 and not walked:
             return clipped[0], clipped[0].stride
         return (walked[0].dim, _stride(walked[-1])) if walked else (None, LANES)
+
+
+def is_cut(parts: Sequence[Span], extent: int) -> bool:
+    """Whether some of these parts of a dim begin or end inside of a stick, but for the end of all."""
+    return any(first % LANES or (n % LANES and first + n != extent) for first, n in parts)
+
+
+def placed(
+    place: Place, dim: int, first: int, shape: Sequence[int], stick: int | None, rows: Sequence[tuple[int, int | None]]
+) -> Iterator[tuple[list[int], Place]]:
+    """What is moved of a part, which lies from `first` on along `dim`, and where each piece begins in the tensor of all: at a stick, or at
+    a row, where the positions of what `rows` has outside of `dim` are pieces of their own. Raises Unsupported for too many."""
+    if dim == stick:
+        yield [first // LANES, 0, 0], place
+        return
+    at = [d for _, d in rows].index(dim) if any(d == dim for _, d in rows) else 0
+    outer, inner = rows[:at], prod(n for n, _ in rows[at + 1 :])
+    if prod(n for n, _ in outer) > MOST_PIECES:
+        raise refused(place.op, f"has parts along a dim inside of more than {MOST_PIECES} rows, which is not pinned yet")
+    for number, index in enumerate(product(*(range(n) for n, _ in outer))):
+        piece = place
+        for (_, d), k in zip(outer, index, strict=True):
+            piece = piece if d is None else piece.narrowed(d, k, 1)
+        yield [0, (number * shape[dim] + first) * inner, 0], piece
 
 
 def _positions(dim: Dim) -> ir.Value:

@@ -30,11 +30,9 @@ from ktir.passes.pinning.values.elements import (
     scalar,
     true,
 )
-from ktir.passes.pinning.values.places import Place, Row, even, sticks
+from ktir.passes.pinning.values.places import MOST_PIECES, Place, Row, even, is_cut, placed, sticks
 from ktir.target import FORMATS, LANES
 
-MOST_PIECES = 64
-"""Loads or stores that one of an author's becomes."""
 INPUTS = 3
 """Tensors that the vector unit reads at once."""
 
@@ -107,7 +105,7 @@ class Joined:
     @property
     def in_rows(self) -> tuple[int, ...]:
         """The dims that cannot lie in the sticks: along which parts meet inside of one."""
-        inside = any(first % LANES for first, _ in self.parts)
+        inside = is_cut([(first, part.place.shape[self.dim]) for first, part in self.parts], self.shape[self.dim])
         return tuple({d for _, part in self.parts for d in part.in_rows} | ({self.dim} if inside else set()))
 
     def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
@@ -118,33 +116,39 @@ class Joined:
 
     def _joined(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
         shape = [1 if stick is None else sticks(self.shape[stick]), even(prod(n for n, _ in rows)), LANES]
-        odd = any(self._rows(part, rows) % 2 for _, part in self.parts)  # each moves a row more, over which the next one comes
-        buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
         type_ = self.parts[0][1].place.element
-        short = prod(n for n, _ in rows) % 2 and self._rows(self.parts[-1][1], rows) % 2 == 0  # nobody moves the row that makes it even
-        whole = filled(buffer, type_, 0) if short else tensor.EmptyOp(buffer, type_).result
-        for first, part in self.parts:
-            extent = part.place.shape[self.dim]
-            at = first_of_part(self.dim, first, extent, self.shape, stick, [(n, d) for n, d in rows if n != 1], op)
-            for k, piece in enumerate(self._pieces(part, stick)):
-                there = tuple((extent if d == self.dim else n, d) for n, d in rows)
-                value = piece.physical(stick, there, op)
-                sizes = list(ir.RankedTensorType(value.type).shape)
-                whole = tensor.InsertSliceOp(value, whole, [], [], [], [at[0] + k, at[1], 0], sizes, [1, 1, 1]).result
+        pieces = [
+            (at, piece)
+            for first, part in self.parts
+            for at, place in placed(part.place, self.dim, first, self.shape, stick, [(n, d) for n, d in rows if n != 1])
+            for at, piece in self._pieces(at, place, stick)
+        ]
+        pieces.sort(key=lambda p: (p[0][1], p[0][0]))  # each may move a row more, over which the next one comes
+        moved = [prod(piece.place.shape[d] if d is not None else n for n, d in rows) for _, piece in pieces]
+        odd = any(n % 2 for n in moved)
+        buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
+        gaps = sum(n for _, part in self.parts for n in [part.place.shape[self.dim]]) != self.shape[self.dim]
+        short = prod(n for n, _ in rows) % 2 and moved[-1] % 2 == 0  # nobody moves the row that makes it even
+        whole = filled(buffer, type_, 0) if gaps or short else tensor.EmptyOp(buffer, type_).result
+        for at, piece in pieces:
+            there = tuple((n if d is None else piece.place.shape[d], d) for n, d in rows)
+            value = piece.physical(stick, there, op)
+            sizes = list(ir.RankedTensorType(value.type).shape)
+            whole = tensor.InsertSliceOp(value, whole, [], [], [], at, sizes, [1, 1, 1]).result
         if odd:
             rows_ = ir.RankedTensorType.get(shape, type_)
             whole = tensor.ExtractSliceOp(rows_, whole, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
         return whole
 
-    def _rows(self, part: Loaded, rows: tuple[tuple[int, int | None], ...]) -> int:
-        return prod(part.place.shape[self.dim] if d == self.dim else n for n, d in rows)
-
-    def _pieces(self, part: Loaded, stick: int | None) -> list[Loaded]:
-        """What is moved at once: memory fills the scratchpad one byte after the other, but rows of several sticks lie apart there."""
+    def _pieces(self, at: list[int], place: Place, stick: int | None) -> Iterator[tuple[list[int], Loaded]]:
+        """What is moved at once, and to where: memory fills the scratchpad one byte after the other, but rows of several sticks lie apart
+        there."""
         if stick is None or stick == self.dim:
-            return [part]
+            yield at, Loaded(place, self.anchor)
+            return
         extent = self.shape[stick]
-        return [Loaded(part.place.narrowed(stick, k, min(LANES, extent - k)), self.anchor) for k in range(0, extent, LANES)]
+        for k in range(0, extent, LANES):
+            yield [at[0] + k // LANES, *at[1:]], Loaded(place.narrowed(stick, k, min(LANES, extent - k)), self.anchor)
 
 
 def side_by_side(parts: Sequence[ir.Value], part: tuple[int, ...], shape: tuple[int, ...], stick: int | None) -> ir.Value:
@@ -167,21 +171,6 @@ def own(value: ir.Value) -> ir.Value:
         return value
     type_ = ir.RankedTensorType(value.type)
     return elementwise([value], tensor.EmptyOp(list(type_.shape), type_.element_type).result)
-
-
-def first_of_part(
-    dim: int, first: int, extent: int, shape: Sequence[int], stick: int | None, rows: Sequence[tuple[int, int | None]], op: ir.Operation
-) -> list[int]:
-    """Where a part begins in the tensor of all, whose rows have extents and dims: at a stick, or at a row. Raises Unsupported."""
-    if dim == stick:
-        if first % LANES or (extent % LANES and first + extent != shape[dim]):
-            raise refused(
-                op, f"accesses parts that meet inside of a stick of {LANES}; the nearest supported form cuts them at its multiples"
-            )
-        return [first // LANES, 0, 0]
-    if dim != rows[0][1]:
-        raise refused(op, "accesses parts along a dim that is not the outermost of its rows, which is not pinned yet")
-    return [0, first * prod(n for n, _ in rows[1:]), 0]
 
 
 @dataclass(eq=False)

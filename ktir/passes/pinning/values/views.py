@@ -10,12 +10,13 @@ from math import prod
 import numpy as np
 
 from ktir.analysis.points import Numbers, Points
+from ktir.analysis.scalars.sets import Span, tile_boxes
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import arith, ir, is_a
 
-Window = tuple[tuple[int, int], ...]
+Window = tuple[Span, ...]
 """Per dim of the base of an access tile: the first position in the tile, and how many."""
 
 
@@ -44,23 +45,30 @@ def is_distributed(tile: ir.Operation) -> bool:
 
 def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     """The views that an access tile lies in, each with what lies there of it. Raises Unsupported."""
-    box = tile.opview
-    whole = tuple((0, n) for n in box.box_extent)
+    box = tile_boxes(tile)
+    if not box.parts:
+        raise refused(tile, "has a set without points, which is not pinned yet")
     if not is_distributed(tile):
-        return [(alone(tile.operands[0], tile, points), whole)]
+        view = alone(tile.operands[0], tile, points)
+        if view.local and box.parts != [box.whole]:
+            raise refused(tile, "has a set that is not a box, in the scratchpad, which is not pinned yet")
+        return [(view, part) for part in box.parts]
+    if box.parts != [box.whole]:
+        raise refused(tile, "has a set that is not a box, on a distributed view, which is not pinned yet")
     op = tile.operands[0].owner.operation
     parts = _parts(op, points)
     joined = _joined(op, parts, points)
     if joined is not None:
-        return [(joined, whole)]
+        return [(joined, box.whole)]
     found: list[tuple[View, Window]] = []
-    firsts = [points.affine(e, box.index_operands) + low for e, low in zip(box.base_map.results, box.box_lo, strict=True)]
+    view = tile.opview
+    firsts = [points.affine(e, view.index_operands) + low for e, low in zip(view.base_map.results, box.corner, strict=True)]
     for part in parts:
-        window = _window(tile, part, firsts, points)
+        window = _window(tile, part, firsts, box.extents, points)
         if window is not None:
             found.append((part, window))
     distinct = {window for _, window in found}
-    if sum(prod(n for _, n in window) for window in distinct) != prod(box.box_extent):
+    if sum(prod(n for _, n in window) for window in distinct) != prod(box.extents):
         raise refused(tile, "has coordinates that no part of its distributed view owns")
     return found
 
@@ -153,11 +161,11 @@ def _size(part: View, dim: int) -> int:
     return size
 
 
-def _window(tile: ir.Operation, part: View, firsts: Sequence[Numbers], points: Points) -> Window | None:
+def _window(tile: ir.Operation, part: View, firsts: Sequence[Numbers], extents: Sequence[int], points: Points) -> Window | None:
     """What of an access tile lies in a part, the same wherever the text runs; None for nothing."""
     found: list[tuple[int, int]] = []
     edges = []
-    for d, (first, extent) in enumerate(zip(firsts, tile.opview.box_extent, strict=True)):
+    for d, (first, extent) in enumerate(zip(firsts, extents, strict=True)):
         begin = np.clip(part.low[d] - first, 0, extent)
         end = np.clip(part.low[d] + _size(part, d) - first, 0, extent)
         edges.append((begin, end))
@@ -197,13 +205,3 @@ def _is_number(value: ir.Value, points: Points) -> bool:
     if value in points.known:
         return True
     return not isinstance(value.owner, ir.Block) and all(_is_number(v, points) for v in value.owner.operands)
-
-
-def dims_of(expression: ir.AffineExpr) -> set[int]:
-    """The dims that an affine expression reads."""
-    if isinstance(expression, ir.AffineDimExpr):
-        return {ir.AffineDimExpr(expression).position}
-    if not isinstance(expression, ir.AffineBinaryExpr):
-        return set()
-    binary = ir.AffineBinaryExpr(expression)
-    return dims_of(binary.lhs) | dims_of(binary.rhs)
