@@ -13,7 +13,7 @@ from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer, transfer
 from ktir.emulator.machine.program.body import Body
 from ktir.emulator.machine.program.vector import InOrder
-from ktir.emulator.machine.replay.emitter import Emitter, whole_piece
+from ktir.emulator.machine.replay.emitter import Emitter, entries, whole_piece
 from ktir.emulator.machine.replay.lxmap import LxMap
 from ktir.emulator.machine.replay.moves import BeginKernel, Load, Scatter, Store, cut
 from ktir.emulator.machine.replay.ops import Multiply
@@ -185,7 +185,7 @@ class Builder:
         if new == old:
             return
         at = np.broadcast_to(stored(old, old[2:3]), new[:3])
-        self.sums = self.emitter.assemble(new[:3], [whole_piece(Value(buffer, at), np.arange(prod(new)).reshape(new))]).buffer, new
+        self.sums = self.emitter.assemble(new[:3], [whole_piece(Value(buffer, at), entries(new[:3]))]).buffer, new
 
     # SFP
 

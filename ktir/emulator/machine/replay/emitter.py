@@ -40,8 +40,7 @@ class Emitter:
 
     def copy(self, value: Value) -> Value:
         """The same entries, one after the other in memory of their own."""
-        target = np.arange(value.at.size * LANES).reshape(*value.at.shape, LANES)
-        return self.assemble(value.at.shape, [whole_piece(value, target)])
+        return self.assemble(value.at.shape, [whole_piece(value, entries(value.at.shape))])
 
     def join(self, values: Sequence[Value]) -> Value:
         """One value of the entries of several."""
@@ -51,7 +50,7 @@ class Emitter:
         if len({(v.buffer, v.lane) for v in values}) == 1:
             return Value(values[0].buffer, np.concatenate(spread, 2), values[0].lane)
         n = sum(v.entries for v in values)
-        target = np.arange(cores * corelets * n * LANES).reshape(cores, corelets, n, LANES)
+        target = entries((cores, corelets, n))
         pieces, first = [], 0
         for v, at in zip(values, spread, strict=True):
             pieces.append(whole_piece(Value(v.buffer, at, v.lane), target[:, :, first : first + v.entries]))
@@ -68,6 +67,15 @@ class Emitter:
         return value.buffer, found
 
 
+def entries(shape: Sequence[int]) -> Ints:
+    """Where the entries of a new value begin in its memory."""
+    return (np.arange(prod(shape)) * LANES).reshape(shape)
+
+
 def whole_piece(value: Value, target: Ints) -> Piece:
-    """Copies all of a value to the elements `target` [cores, corelets, entries, 64]."""
-    return Piece(value.buffer, np.broadcast_to(value.elements(), target.shape).ravel(), target.ravel())
+    """Copies all entries of a value to those that begin at `target` [cores, corelets, entries]."""
+    at = np.broadcast_to(value.at, target.shape)
+    if value.lane == 1:
+        return Piece(value.buffer, at.ravel(), target.ravel(), LANES)
+    lanes = np.arange(LANES)
+    return Piece(value.buffer, (at[..., None] + lanes * value.lane).ravel(), (target[..., None] + lanes).ravel())

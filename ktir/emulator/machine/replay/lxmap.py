@@ -6,12 +6,11 @@ Reading LX is looking up where the entries lie; nothing is copied unless they ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.machine.replay.emitter import NONE, Emitter, whole_piece
+from ktir.emulator.machine.replay.emitter import Emitter, entries, whole_piece
 from ktir.emulator.machine.replay.ops import Piece
 from ktir.emulator.machine.replay.values import Ints, Value, shrink
 from ktir.emulator.machine.trace.trace import Event, Trace
@@ -146,36 +145,40 @@ class LxMap:
     def _gather(self, found: _Found, access: Access, lanes: Ints | None) -> Value:
         """Live lanes from wherever they lie, pads for the others."""
         shape = (self.cores, *found.value.shape[1:3])
-        target = np.arange(prod(shape) * LANES).reshape(*shape, LANES)
-        live = np.full(shape, LANES) if lanes is None else lanes[self.member]
-        dead = np.arange(LANES) >= live[..., None]
-        pieces = self._pieces(found, access.width, target, ~dead)
-        return self.emitter.assemble(shape, pieces, access.pad, target[dead] if lanes is not None else NONE)
+        if lanes is None:
+            return self.emitter.assemble(shape, self._pieces(found, access.width, None), access.pad)
+        live = np.arange(LANES) < lanes[self.member][..., None]
+        dead = np.flatnonzero(~np.broadcast_to(live, (*shape, LANES)))
+        return self.emitter.assemble(shape, self._pieces(found, access.width, live), access.pad, dead)
 
     def _merge(self, access: Access, sticks: Ints, lanes: Ints, value: Value) -> Value:
         """`value` with the lanes that a write leaves alone as LX has them."""
         shape = (self.cores, *sticks.shape[1:])
-        target = np.arange(prod(shape) * LANES).reshape(*shape, LANES)
         live = lanes[self.member][..., None]
-        spread = Value(value.buffer, np.broadcast_to(value.at, shape), value.lane)
         old = self._find(np.where(lanes > 0, sticks, 0), access.width)
         keep = (np.arange(LANES) >= live) & (live > 0)
-        return self.emitter.assemble(shape, [whole_piece(spread, target), *self._pieces(old, access.width, target, keep)])
+        return self.emitter.assemble(shape, [whole_piece(value, entries(shape)), *self._pieces(old, access.width, keep)])
 
-    def _pieces(self, found: _Found, width: int, target: Ints, wanted: Mask) -> list[Piece]:
-        """Copies of what LX holds at some entries to the elements `target` [cores, corelets, n, 64], where `wanted`."""
+    def _pieces(self, found: _Found, width: int, wanted: Mask | None) -> list[Piece]:
+        """Copies of what LX holds at some entries to those of a new value, where `wanted` [cores, corelets, n, 64]; None: all of it."""
         per = LANES // width
+        lane = np.arange(per)
         pieces = []
         for half in range(width):
-            span = slice(half * per, (half + 1) * per)
             producers, cells = found.value[self.member, ..., half], found.cell[self.member, ..., half]
             core = np.broadcast_to(np.arange(self.cores)[:, None, None], producers.shape)
+            target = entries(producers.shape) + half * per
             for p in np.unique(producers[producers >= 0]):
                 source, which = self.values[p], producers == p
                 k, i = np.divmod(cells[which] // 2, source.entries)
                 c = np.minimum(core[which], source.at.shape[0] - 1)
-                at = source.at[c, np.minimum(k, source.at.shape[1] - 1), i]
-                of = at[:, None] + (np.arange(per) + cells[which][:, None] % 2 * per) * source.lane
-                take = wanted[..., span][which]
-                pieces.append(Piece(source.buffer, of[take], target[..., span][which][take]))
+                of = source.at[c, np.minimum(k, source.at.shape[1] - 1), i] + cells[which] % 2 * per * source.lane
+                if wanted is None and source.lane == 1:
+                    pieces.append(Piece(source.buffer, of, target[which], per))
+                    continue
+                each, to = of[:, None] + lane * source.lane, target[which][:, None] + lane
+                take = slice(None)
+                if wanted is not None:
+                    take = np.broadcast_to(wanted, (*producers.shape, LANES))[..., half * per : (half + 1) * per][which]
+                pieces.append(Piece(source.buffer, each[take].ravel(), to[take].ravel()))
         return pieces

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import Block
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, affine
 from ktir.target import LANES
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -61,11 +62,23 @@ def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
 
 @dataclass
 class Piece:
-    """Elements `source` of `buffer` go to the elements `target`; both flat."""
+    """The `run` elements from each of `source` on in `buffer` go to those from `target` on; both are flat and have one axis."""
 
     buffer: Buffer
     source: Ints
     target: Ints
+    run: int = 1
+
+    def call(self, flat: F32) -> Call:
+        """The copy to `flat`: of strides where these describe it, else of runs."""
+        of, to = affine(self.source, 1, self.run), affine(self.target, 1, self.run)
+        if of is not None and to is not None:
+            return np.copyto, (to.of(flat), of.of(self.buffer.flat))
+        return _move, (self._runs(flat), self.target, self._runs(self.buffer.flat), self.source)
+
+    def _runs(self, flat: F32) -> F32:
+        """Per element the run that begins there."""
+        return sliding_window_view(flat, self.run, writeable=True) if self.run > 1 else flat
 
 
 @dataclass
@@ -84,9 +97,9 @@ class Assemble:
         self.writes = [self.target]
 
     def calls(self, launch: Launch) -> list[Call]:
-        """One gather for each producer, one fill of the pads."""
+        """One copy for each producer, one fill of the pads."""
         flat = self.target.flat
-        out: list[Call] = [(_move, (flat, p.target, p.buffer.flat, p.source)) for p in self.pieces]
+        out: list[Call] = [p.call(flat) for p in self.pieces if p.source.size]
         if self.pad_elements.size:
             out.append((flat.__setitem__, (self.pad_elements, self.pad)))
         return out
