@@ -15,7 +15,7 @@ from ktir.emulator.machine.program.body import Body
 from ktir.emulator.machine.program.vector import InOrder
 from ktir.emulator.machine.replay.emitter import Emitter, entries, whole_piece
 from ktir.emulator.machine.replay.lxmap import LxMap
-from ktir.emulator.machine.replay.moves import BeginKernel, Load, Scatter, Store, cut
+from ktir.emulator.machine.replay.moves import BeginKernel, Gather, Load, Scatter, Store, cut
 from ktir.emulator.machine.replay.ops import Multiply
 from ktir.emulator.machine.replay.values import Buffer, Value, View, stored
 from ktir.emulator.machine.replay.vector_op import Ordered, Scratch, Vector
@@ -127,7 +127,9 @@ class Builder:
         boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1)
         pads = [(lanes, entries[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
         buffer = Buffer(cores * n * LANES, origin=None if access.pad else t.argument)
-        self.emitter.operations.append(Load(t, buffer, boxes, parts, np.float32(access.pad), pads, self._reader(e, t)))
+        reader = self._reader(e, t)
+        gathers = None if reader is None else Gather(reader, t.at)
+        self.emitter.operations.append(Load(t.argument, t.lane, buffer, boxes, parts, np.float32(access.pad), pads, gathers))
         return Value(buffer, stored((cores, 1, n, LANES), (n,)), 0 if access.descriptor.splat else 1)
 
     def _store(self, e: Event) -> None:
@@ -143,7 +145,7 @@ class Builder:
             self.emitter.operations.append(Scatter(t, value, reader, self.claims[t.argument]))
             return
         boxes, parts = cut(t, access.descriptor.extent, np.broadcast_to(value.at[:, 0], shape), value.lane)
-        self.emitter.operations.append(Store(t, value, boxes, parts))
+        self.emitter.operations.append(Store(t.argument, t.lane, value, boxes, parts))
 
     def _reader(self, e: Event, t: Transfer) -> IndexReader | None:
         if t.indices is None:

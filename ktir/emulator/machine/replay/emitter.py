@@ -12,8 +12,6 @@ from ktir.emulator.machine.replay.values import Buffer, Ints, Value, View, entry
 from ktir.emulator.machine.step.divisions import Noticed
 from ktir.target import LANES
 
-NONE = np.zeros(0, np.int64)
-
 
 class Emitter:
     """Collects operations in order. `lasting` are buffers with fixed content."""
@@ -32,10 +30,10 @@ class Emitter:
         self.lasting.append(buffer)
         return Value(buffer, np.zeros((1, 1, entries), np.int64), 0)
 
-    def assemble(self, shape: Sequence[int], pieces: list[Piece], pad: float = 0.0, pads: Ints = NONE) -> Value:
+    def assemble(self, shape: Sequence[int], pieces: list[Piece], pad: float = 0.0, pads: Sequence[tuple[int, Ints]] = ()) -> Value:
         """A new value [cores, corelets, entries] of 64 lanes, from pieces of others and pads."""
         buffer = Buffer(prod(shape) * LANES)
-        self.operations.append(Assemble(buffer, pieces, np.float32(pad), pads))
+        self.operations.append(Assemble(buffer, pieces, np.float32(pad), [*pads]))
         return Value(buffer, stored((*shape, LANES), shape[2:]))
 
     def copy(self, value: Value) -> Value:
@@ -74,8 +72,4 @@ def entries(shape: Sequence[int]) -> Ints:
 
 def whole_piece(value: Value, target: Ints) -> Piece:
     """Copies all entries of a value to those that begin at `target` [cores, corelets, entries]."""
-    at = np.broadcast_to(value.at, target.shape)
-    if value.lane == 1:
-        return Piece(value.buffer, at.ravel(), target.ravel(), LANES)
-    lanes = np.arange(LANES)
-    return Piece(value.buffer, (at[..., None] + lanes * value.lane).ravel(), (target[..., None] + lanes).ravel())
+    return Piece(value.buffer, np.broadcast_to(value.at, target.shape).ravel(), target.ravel(), LANES, value.lane)

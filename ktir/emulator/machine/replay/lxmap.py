@@ -5,6 +5,7 @@ Reading LX is looking up where the entries lie; nothing is copied unless they ha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,39 +147,48 @@ class LxMap:
         """Live lanes from wherever they lie, pads for the others."""
         shape = (self.cores, *found.value.shape[1:3])
         if lanes is None:
-            return self.emitter.assemble(shape, self._pieces(found, access.width, None), access.pad)
-        live = np.arange(LANES) < lanes[self.member][..., None]
-        dead = np.flatnonzero(~np.broadcast_to(live, (*shape, LANES)))
-        return self.emitter.assemble(shape, self._pieces(found, access.width, live), access.pad, dead)
+            return self.emitter.assemble(shape, self._pieces(found, access.width), access.pad)
+        live = np.broadcast_to(lanes[self.member], shape)
+        pads = [(n, np.flatnonzero(live == n)) for n in np.unique(live[live < LANES]).tolist()]
+        return self.emitter.assemble(shape, self._pieces(found, access.width, end=live), access.pad, pads)
 
     def _merge(self, access: Access, sticks: Ints, lanes: Ints, value: Value) -> Value:
         """`value` with the lanes that a write leaves alone as LX has them."""
         shape = (self.cores, *sticks.shape[1:])
-        live = lanes[self.member][..., None]
+        live = np.broadcast_to(lanes[self.member], shape)
         old = self._find(np.where(lanes > 0, sticks, 0), access.width)
-        keep = (np.arange(LANES) >= live) & (live > 0)
-        return self.emitter.assemble(shape, [whole_piece(value, entries(shape)), *self._pieces(old, access.width, keep)])
+        left = self._pieces(old, access.width, begin=np.where(live > 0, live, LANES))
+        return self.emitter.assemble(shape, [whole_piece(value, entries(shape)), *left])
 
-    def _pieces(self, found: _Found, width: int, wanted: Mask | None) -> list[Piece]:
-        """Copies of what LX holds at some entries to those of a new value, where `wanted` [cores, corelets, n, 64]; None: all of it."""
+    def _pieces(self, found: _Found, width: int, begin: Ints | None = None, end: Ints | None = None) -> list[Piece]:
+        """Copies of what LX holds at some entries to those of a new value: of the lanes from `begin` to `end` [cores, corelets, n]."""
         per = LANES // width
-        lane = np.arange(per)
         pieces = []
         for half in range(width):
             producers, cells = found.value[self.member, ..., half], found.cell[self.member, ..., half]
             core = np.broadcast_to(np.arange(self.cores)[:, None, None], producers.shape)
             target = entries(producers.shape) + half * per
+            first, last = (np.clip(x - half * per, 0, per) if x is not None else None for x in (begin, end))
             for p in np.unique(producers[producers >= 0]):
                 source, which = self.values[p], producers == p
                 k, i = np.divmod(cells[which] // 2, source.entries)
                 c = np.minimum(core[which], source.at.shape[0] - 1)
                 of = source.at[c, np.minimum(k, source.at.shape[1] - 1), i] + cells[which] % 2 * per * source.lane
-                if wanted is None and source.lane == 1:
-                    pieces.append(Piece(source.buffer, of, target[which], per))
-                    continue
-                each, to = of[:, None] + lane * source.lane, target[which][:, None] + lane
-                take = slice(None)
-                if wanted is not None:
-                    take = np.broadcast_to(wanted, (*producers.shape, LANES))[..., half * per : (half + 1) * per][which]
-                pieces.append(Piece(source.buffer, each[take].ravel(), to[take].ravel()))
+                for lanes, rows in _spans(None if first is None else first[which], None if last is None else last[which], per):
+                    at, n = of[rows] + lanes.start * source.lane, lanes.stop - lanes.start
+                    pieces.append(Piece(source.buffer, at, target[which][rows] + lanes.start, n, source.lane))
         return pieces
+
+
+def _spans(first: Ints | None, last: Ints | None, per: int) -> Iterator[tuple[range, slice | Mask]]:
+    """Of entries whose lanes from `first` (0 by default) to `last` (`per`) are wanted: the ranges of lanes that there are, and which
+    entries have them.
+    """
+    if first is None and last is None:
+        yield range(per), slice(None)
+        return
+    begin, end = np.broadcast_arrays(0 if first is None else first, per if last is None else last)
+    for code in np.unique(begin * (per + 1) + end).tolist():
+        lanes = range(*divmod(code, per + 1))
+        if lanes:
+            yield lanes, (begin == lanes.start) & (end == lanes.stop)

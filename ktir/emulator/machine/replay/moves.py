@@ -14,7 +14,7 @@ from ktir.arithmetic.floats import f16_to_f32, widening
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
 from ktir.emulator.machine.replay.ops import Call, Launch, window
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, affine
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, affine, runs
 from ktir.target import LANES
 
 _WORTH = 512
@@ -73,33 +73,35 @@ def _spans(where: np.ndarray) -> tuple[slice, ...] | None:
     return spans if where[spans].all() else None
 
 
-def _rows(flat: NDArray[Any], lane: int, lanes: int) -> tuple[NDArray[Any], int]:
-    """Every run of `lanes` elements `lane` apart as a row, and the row of the run that begins at element 0."""
-    reach = (lanes - 1) * lane
-    low = min(0, reach)
-    item = flat.itemsize
-    return np.ndarray((flat.size - abs(reach), lanes), flat.dtype, flat, -low * item, (item, item * lane)), low
-
-
 def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of: Ints, of_lane: int, lanes: int) -> None:
     """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays."""
-    rows, shift = _rows(target, to_lane, lanes)
-    source_rows, source_shift = _rows(source, of_lane, lanes)
+    rows, shift = runs(target, to_lane, lanes)
+    source_rows, source_shift = runs(source, of_lane, lanes)
     found = source_rows[of + source_shift]
     rows[to + shift] = f16_to_f32(found) if found.dtype == np.float16 and found.size >= _WORTH else found
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Where entries lie by indices: `at` is where index 0 would be [cores, entries]."""
+
+    reader: IndexReader
+    at: Ints
 
 
 @dataclass
 class Load:
     """Memory -> buffer [cores, entries, 64]. `pads` has (live lanes, entries): the lanes from there on hold the pad value."""
 
-    transfer: Transfer
+    argument: int
+    lane: int
+    """Elements between lanes in memory."""
     target: Buffer
     boxes: list[Box]
     parts: list[Part]
     pad: np.float32
     pads: list[tuple[int, Ints]]
-    reader: IndexReader | None = None
+    gathers: Gather | None = None
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -108,14 +110,25 @@ class Load:
 
     def calls(self, launch: Launch) -> list[Call]:
         """One call for each box and each part, one for the pads of each number of lanes."""
-        t, flat, rows = self.transfer, self.target.flat, self.target.rows
-        out: list[Call] = [(_from_box(launch, t.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
-        if self.reader is not None:
-            out.append((_gather(launch, t, self.reader, flat, self.parts), ()))
+        flat, rows = self.target.flat, self.target.rows
+        out: list[Call] = [(_from_box(launch, self.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
+        if self.gathers is not None:
+            out.append((self._gathered(launch, self.gathers, flat), ()))
         else:
-            out += [(_from_part(launch, t, flat, part), ()) for part in self.parts]
+            out += [(_from_part(launch, self.argument, self.lane, flat, part), ()) for part in self.parts]
         out += [(rows.__setitem__, ((entries, slice(lanes, None)), self.pad)) for lanes, entries in self.pads]
         return out
+
+    def _gathered(self, launch: Launch, gathers: Gather, flat: F32) -> Callable[[], None]:
+        reader, at = gathers.reader, gathers.at
+
+        def run() -> None:
+            shift = np.broadcast_to(reader.indices.moved(at, reader.read(launch.arguments)) - at, at.shape).ravel()
+            memory = launch.arguments[self.argument].reshape(-1)
+            for part in self.parts:
+                _copy(flat, part.buffer, 1, memory, part.memory + shift[part.buffer // LANES], self.lane, part.lanes)
+
+        return run
 
 
 def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Callable[[], None]:
@@ -136,25 +149,17 @@ def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Calla
     return run
 
 
-def _from_part(launch: Launch, t: Transfer, flat: F32, part: Part) -> Callable[[], None]:
-    return lambda: _copy(flat, part.buffer, 1, launch.arguments[t.argument].reshape(-1), part.memory, t.lane, part.lanes)
-
-
-def _gather(launch: Launch, t: Transfer, reader: IndexReader, flat: F32, parts: list[Part]) -> Callable[[], None]:
-    def run() -> None:
-        shift = np.broadcast_to(reader.indices.moved(t.at, reader.read(launch.arguments)) - t.at, t.at.shape).ravel()
-        memory = launch.arguments[t.argument].reshape(-1)
-        for part in parts:
-            _copy(flat, part.buffer, 1, memory, part.memory + shift[part.buffer // LANES], t.lane, part.lanes)
-
-    return run
+def _from_part(launch: Launch, argument: int, lane: int, flat: F32, part: Part) -> Callable[[], None]:
+    return lambda: _copy(flat, part.buffer, 1, launch.arguments[argument].reshape(-1), part.memory, lane, part.lanes)
 
 
 @dataclass
 class Store:
     """Buffer -> memory, the entries of `value` [cores | 1, 1, entries]."""
 
-    transfer: Transfer
+    argument: int
+    lane: int
+    """Elements between lanes in memory."""
     value: Value
     boxes: list[Box]
     parts: list[Part]
@@ -167,16 +172,16 @@ class Store:
     def calls(self, launch: Launch) -> list[Call]:
         """One call for each box and each part."""
         flat, lane = self.value.buffer.flat, self.value.lane
-        out: list[Call] = [(_to_box(launch, self.transfer.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
-        return out + [(_to_part(launch, self.transfer, flat, lane, part), ()) for part in self.parts]
+        out: list[Call] = [(_to_box(launch, self.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
+        return out + [(_to_part(launch, self.argument, self.lane, flat, lane, part), ()) for part in self.parts]
 
 
 def _to_box(launch: Launch, argument: int, memory: View, source: F32) -> Callable[[], None]:
     return lambda: np.copyto(window(launch.arguments[argument], memory), source)
 
 
-def _to_part(launch: Launch, t: Transfer, flat: F32, lane: int, part: Part) -> Callable[[], None]:
-    return lambda: _copy(launch.arguments[t.argument].reshape(-1), part.memory, t.lane, flat, part.buffer, lane, part.lanes)
+def _to_part(launch: Launch, argument: int, apart: int, flat: F32, lane: int, part: Part) -> Callable[[], None]:
+    return lambda: _copy(launch.arguments[argument].reshape(-1), part.memory, apart, flat, part.buffer, lane, part.lanes)
 
 
 @dataclass

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import Block
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, affine
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, affine, runs
 from ktir.target import LANES
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -62,23 +61,21 @@ def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
 
 @dataclass
 class Piece:
-    """The `run` elements from each of `source` on in `buffer` go to those from `target` on; both are flat and have one axis."""
+    """Entries, or parts of them: the elements `source` + `lane` * l of `buffer` go to `target` + l, for each l < `run`."""
 
     buffer: Buffer
     source: Ints
     target: Ints
-    run: int = 1
+    run: int
+    lane: int
 
     def call(self, flat: F32) -> Call:
         """The copy to `flat`: of strides where these describe it, else of runs."""
-        of, to = affine(self.source, 1, self.run), affine(self.target, 1, self.run)
+        of, to = affine(self.source, self.lane, self.run), affine(self.target, 1, self.run)
         if of is not None and to is not None:
             return np.copyto, (to.of(flat), of.of(self.buffer.flat))
-        return _move, (self._runs(flat), self.target, self._runs(self.buffer.flat), self.source)
-
-    def _runs(self, flat: F32) -> F32:
-        """Per element the run that begins there."""
-        return sliding_window_view(flat, self.run, writeable=True) if self.run > 1 else flat
+        (rows, shift), (into, _) = runs(self.buffer.flat, self.lane, self.run), runs(flat, 1, self.run)
+        return _move, (into, self.target, rows, self.source + shift)
 
 
 @dataclass
@@ -87,8 +84,9 @@ class Assemble:
 
     target: Buffer
     pieces: list[Piece]
-    pad: np.float32 = field(default_factory=np.float32)
-    pad_elements: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    pad: np.float32
+    pads: list[tuple[int, Ints]]
+    """(live lanes, entries): the lanes from there on hold the pad value."""
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -97,15 +95,13 @@ class Assemble:
         self.writes = [self.target]
 
     def calls(self, launch: Launch) -> list[Call]:
-        """One copy for each producer, one fill of the pads."""
-        flat = self.target.flat
-        out: list[Call] = [p.call(flat) for p in self.pieces if p.source.size]
-        if self.pad_elements.size:
-            out.append((flat.__setitem__, (self.pad_elements, self.pad)))
-        return out
+        """One copy for each piece, one fill of the pads of each number of lanes."""
+        flat, rows = self.target.flat, self.target.rows
+        out = [p.call(flat) for p in self.pieces if p.source.size]
+        return out + [(rows.__setitem__, ((entries, slice(lanes, None)), self.pad)) for lanes, entries in self.pads]
 
 
-def _move(target: F32, to: NDArray[Any], source: F32, of: NDArray[Any]) -> None:
+def _move(target: F32, to: Ints, source: F32, of: Ints) -> None:
     target[to] = source[of]
 
 

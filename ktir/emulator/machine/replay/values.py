@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -149,6 +150,14 @@ def _strides(inner: Ints) -> tuple[int, ...] | None:
             view[axis] = n
             line = line + (np.arange(n) * step).reshape(view)
     return tuple(strides) if np.array_equal(np.broadcast_to(line, inner.shape), inner) else None
+
+
+def runs(flat: NDArray[Any], lane: int, lanes: int) -> tuple[NDArray[Any], int]:
+    """Every run of `lanes` elements `lane` apart as a row, and the row of the run that begins at element 0."""
+    reach = (lanes - 1) * lane
+    low = min(0, reach)
+    item = flat.itemsize
+    return np.ndarray((flat.size - abs(reach), lanes), flat.dtype, flat, -low * item, (item, item * lane)), low
 
 
 def entry_view(value: Value, shape: Sequence[int]) -> View | None:

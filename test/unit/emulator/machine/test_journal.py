@@ -15,6 +15,7 @@ from ktir.emulator.machine.reports import chrome
 from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.emulator.machine.trace import journal
 from ktir.emulator.machine.trace.journal import Segment
+from ktir.isa.problem import ProgramError
 from ktir.isa.units import Unit
 from ktir.target import DATASHEET
 
@@ -29,7 +30,7 @@ def machine_of(name: str) -> Machine:
         return Machine(CASES[name].program, DATASHEET)
     try:
         return Machine(make(int(name.split()[1])).program, DATASHEET)
-    except MachineFinding:
+    except (MachineFinding, ProgramError):
         pytest.skip("the program is a faulty one")
 
 
