@@ -33,8 +33,10 @@ from machine_programs import Work, elementwise, matmul, reduction, softmax
 
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.isa.wellformed.verify import verify
+from ktir.target import DATASHEET
 
 EXECUTOR = 3.0
 """How much longer than the executor's a launch may take."""
@@ -99,7 +101,7 @@ def cpu_ms(run: Callable[[], object], repeat: int = 5) -> float:
 def measure(case: Case, plain: Callable[[], object]) -> list[float]:
     """A row of the table."""
     program = case.program
-    machine = Machine(program)
+    machine = Machine(program, DATASHEET)
     args = case.fresh()
     words = sum(len(w) for k in program.kernels for w in k.units.values())
     events = len(machine.trace.events)
@@ -107,9 +109,9 @@ def measure(case: Case, plain: Callable[[], object]) -> list[float]:
     return [
         words,
         events,
-        cpu_ms(lambda: verify(program), 2),
-        cpu_ms(lambda: control(program), 2),
-        cpu_ms(lambda: Tape(program, machine.trace, machine.target.corelets), 1),
+        cpu_ms(lambda: verify(program, DATASHEET), 2),
+        cpu_ms(lambda: control(program, DATASHEET), 2),
+        cpu_ms(lambda: Tape(Builder(program, machine.trace, machine.target.corelets).build()), 1),
         tape,
         tape * 1000 / events,
         cpu_ms(lambda: machine.launch(args, "step"), 2),
@@ -122,7 +124,8 @@ def against_executor(name: str) -> int:
     from programs.models import compiled
 
     model = compiled(name)
-    unchecked = Tape(model.machine.program, control(model.machine.program, checks=False), model.machine.target.corelets)
+    program, target = model.machine.program, model.machine.target
+    unchecked = Tape(Builder(program, control(program, target, checks=False), target.corelets).build())
     functions = (lambda: model.machine.launch(model.carriers), lambda: unchecked.run(model.carriers), model.execute)
     times: list[list[float]] = [[], [], []]
     for repeat in range(8):

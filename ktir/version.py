@@ -1,8 +1,20 @@
 """The version of the package: here and nowhere else. And which package beside it has a claim on its names."""
 
+import hashlib
 from functools import cache
+from pathlib import Path
 
 __version__ = "0.1.0"
+
+
+@cache
+def sources_hash() -> str:
+    """Hash of every Python file of ktir: what stands behind a cached kernel besides the graph."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 @cache

@@ -38,7 +38,7 @@ def set_limit(most: int) -> None:
 def load(key: str) -> Kernel:
     """The kernel of a stored package, loaded once per process."""
     with _lock:
-        found = _loaded.pop(key, None) or Kernel(files(key))
+        found = _loaded.pop(key, None) or Kernel(files(key), key)
         _loaded[key] = found  # the last one now
         while len(_loaded) > _most:
             _loaded.pop(next(iter(_loaded)))

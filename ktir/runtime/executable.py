@@ -14,6 +14,7 @@ import numpy as np
 
 from ktir.diagnostics import KtirError, holding
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.kept import Kept
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
 from ktir.package import HostTensor, LaunchArgument, Package
@@ -63,9 +64,10 @@ class Executable:
     all programs of the process and kept while it has the same content (`ktir.runtime.memory.forms`).
     """
 
-    def __init__(self, package: Package, target: Target | None = None) -> None:
+    def __init__(self, package: Package, target: Target | None = None, kept: Kept | None = None) -> None:
+        """`kept`: what a machine has found out about the package before, on its own target."""
         self.spec = package.launch_spec
-        self.machine = Machine(package.program, package.target if target is None else target)
+        self.machine = Machine(package.program, package.target if target is None else target, kept if target is None else None)
         self.slots = [Slot(a, self._wanted(a)) for a in self.spec.args]
         self.layouts = [s.layout for s in self.slots]
         self.lock = Lock()

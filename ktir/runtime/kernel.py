@@ -18,7 +18,7 @@ from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
 from ktir.emulator.findings import Finding
 from ktir.package import read
 from ktir.package.manifest import NAME as MANIFEST
-from ktir.runtime import failures, notices, stamps, store
+from ktir.runtime import failures, machines, notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
@@ -37,13 +37,16 @@ OURS = "the fault lies in ktir, not in the model"
 class Kernel:
     """What was compiled for a region. Loading checks nothing and runs nothing; the first launch does."""
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes], key: str | None = None) -> None:
+        """`key`: the content hash by which it is stored, where it is."""
         self._files = {n: data for n, data in files.items() if n not in FILES}
         self.logical = LogicalExecutable(files) if PROGRAM in files else None
         """What the KTIR executor runs; packages that no compiler of ours has made may come without."""
         self.faulty = False
         """Whether a launch has shown that the chip's program is at fault."""
         self._chip: Executable | None = None
+        self._to_keep = key
+        """By which what the machine finds out is kept, until that is done."""
         self._lock = Lock()
 
     @property
@@ -51,7 +54,10 @@ class Kernel:
         """The chip's program, if there is one; raises for one that cannot be loaded."""
         with self._lock:
             if self._chip is None and MANIFEST in self._files:
-                self._chip = Executable(read(self._files))
+                kept = machines.load(self._to_keep) if self._to_keep else None
+                if kept is not None:
+                    self._to_keep = None
+                self._chip = Executable(read(self._files), kept=kept)
             return self._chip
 
     def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
@@ -109,6 +115,9 @@ class Kernel:
             chip(*tensors, stamps=[stamps.installed.of(t) for t in tensors] if frozen_weights else ())
         finally:
             _changed(tensors, chip.written)
+        if self._to_keep is not None:
+            key, self._to_keep = self._to_keep, None
+            machines.keep(key, chip.machine)
 
     def _execute(self, tensors: tuple[Any, ...]) -> None:
         assert self.logical is not None

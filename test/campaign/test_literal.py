@@ -13,6 +13,7 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.lowering.compile import compile_logical
@@ -65,7 +66,7 @@ def agrees(seed: int) -> bool:
     rng = np.random.default_rng(seed)
     given = [carrier(a, arrays, rng) for a in package.launch_spec.args]
     trace, found = control(p, DATASHEET), None
-    for executor in (Tape(p, trace, DATASHEET.corelets), Step(p, trace, DATASHEET.corelets)):
+    for executor in (Tape(Builder(p, trace, DATASHEET.corelets).build()), Step(p, trace, DATASHEET.corelets)):
         got = [a.copy() for a in given]
         try:
             executor.run(got)

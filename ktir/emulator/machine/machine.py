@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from time import thread_time
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,10 @@ from ktir.arithmetic.numerics import f16_to_f32
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
+from ktir.emulator.machine.kept import Kept
 from ktir.emulator.machine.program.faults import DivisionFault
+from ktir.emulator.machine.replay.builder import Builder
+from ktir.emulator.machine.replay.emitter import Emitter
 from ktir.emulator.machine.replay.ops import Bound
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.reports.report import MachineReport, report
@@ -42,23 +46,48 @@ class Machine:
     `launch` then only computes. A machine runs one launch at a time.
     """
 
-    def __init__(self, program: Program, target: Target) -> None:
-        problems = verify(program, target)
-        if problems:
-            raise ProgramError(problems)
+    def __init__(self, program: Program, target: Target, kept: Kept | None = None) -> None:
+        """`kept` is what another machine has found out about the same program and target: then only `trace` runs the control plane."""
+        begin = thread_time()
         self.program = program
         self.target = target
-        self.trace: Trace = control(program, target)
-        check_grid(program, self.trace)
-        self.report: MachineReport = report(program.name, self.trace, target)
+        self._kept = kept
+        self.report: MachineReport = self._checked() if kept is None else kept.report
+        self.seconds = thread_time() - begin
+        """CPU time that checks and the tape took so far."""
         self._divides = divides_by_data(program)
         self._pools: dict[int, Array] = {}
         self._copies: dict[int, Array] = {}
 
+    def _checked(self) -> MachineReport:
+        """The report of a program without fault."""
+        problems = verify(self.program, self.target)
+        if problems:
+            raise ProgramError(problems)
+        check_grid(self.program, self.trace)
+        return report(self.program.name, self.trace, self.target)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """All that does not depend on values."""
+        return control(self.program, self.target)
+
     @cached_property
     def tape(self) -> Tape:
         """The trace made ready for launches."""
-        return Tape(self.program, self.trace, self.target.corelets)
+        begin = thread_time()
+        tape = Tape(self._operations)
+        self.seconds += thread_time() - begin
+        return tape
+
+    @cached_property
+    def _operations(self) -> Emitter:
+        return Builder(self.program, self.trace, self.target.corelets).build() if self._kept is None else self._kept.operations
+
+    def kept(self) -> Kept:
+        """What a machine of the same program can be made with. There is nothing in it of a launch."""
+        self._operations.noticed.clear()
+        return self._kept or Kept(self.report, self._operations)
 
     @cached_property
     def _quotients(self) -> Quotients:

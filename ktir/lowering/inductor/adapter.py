@@ -10,13 +10,11 @@ shows at once what moved. Pinned to torch 2.13.
 from __future__ import annotations
 
 import functools
-import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import fx
@@ -223,19 +221,9 @@ class PassOfThread(_OfThread, CustomGraphModulePass):
 # ------------------------------------------------------------------------------------------------------ cache identity and externs
 
 
-@functools.cache
-def sources_hash() -> str:
-    """Hash of every Python file of ktir: what stands behind a cached kernel besides the graph."""
-    digest = hashlib.sha256()
-    root = Path(version.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
 def identity() -> tuple[Any, ...]:
     """What must enter every cache key: version, sources, options, hints."""
-    return ("ktir", version.__version__, sources_hash(), config.current().key(), str(hints.current()))
+    return ("ktir", version.__version__, version.sources_hash(), config.current().key(), str(hints.current()))
 
 
 class MarkRefused(CustomGraphModulePass):

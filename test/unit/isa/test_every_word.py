@@ -11,6 +11,7 @@ from ktir.cost.program import kernel_work
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.assembly.text import parse_program
@@ -108,7 +109,7 @@ def test_every_word_is_known_everywhere(name: str) -> None:
     assert all(kernel_work(kernel, DATASHEET).cost.cycles > 0 for kernel in p.kernels)
     given = [filled(a) if a.given else np.zeros(carrier_shape(a), np.float32) for a in p.arguments]
     wanted = literal(p, given)
-    for executor in (Tape(p, trace, 2), Step(p, trace, 2)):
+    for executor in (Tape(Builder(p, trace, 2).build()), Step(p, trace, 2)):
         got = [a.copy() for a in given]
         executor.run(got)
         assert differing(p, wanted, got) is None

@@ -82,6 +82,9 @@ class InOrder:
         self.observe = observe
         self.registers: dict[int, F32] = {}
 
+    def __reduce__(self) -> tuple[type[InOrder], tuple[Body]]:
+        return InOrder, (self.body,)  # what registers hold is of the last launch
+
     def stick(self, stick: int, pop: Callable[[str], F32], push: Callable[[str, F32], None]) -> None:
         """One stick of a group; `pop` gives the next entry of a FIFO, `push` takes one."""
         r = self.registers

@@ -128,18 +128,13 @@ class Multiply:
     def calls(self, launch: Launch) -> list[Call]:
         """One product of all rows if all cores share the weights, else one per core."""
         cores, corelets, rows, _ = self.shape
-        a = _full(self.left.of(self.left_buffer.flat), rows)
-        b = _full(self.right.of(self.right_buffer.flat), LANES)
+        a = self.left.spread(rows, LANES).of(self.left_buffer.flat)
+        b = self.right.spread(LANES, LANES).of(self.right_buffer.flat)
         sums = self.sums.flat.reshape(self.shape)
         origin = self.right_buffer.origin
         if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
             b, sums = b[0, 0], sums.reshape(-1, LANES)
         return [(_add_product, (launch, origin, Block(a, b, (self.half, self.half)), sums, self.first))]
-
-
-def _full(x: F32, rows: int) -> F32:
-    """Matrices with all their rows and lanes."""
-    return np.broadcast_to(x, (*x.shape[:2], rows, LANES))
 
 
 def _add_product(launch: Launch, origin: int | None, block: Block, sums: F32, first: bool) -> None:

@@ -14,19 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
-from ktir.emulator.machine.replay.builder import Builder
+from ktir.emulator.machine.replay.emitter import Emitter
 from ktir.emulator.machine.replay.ops import Bound, Call, Launch, Operation
 from ktir.emulator.machine.replay.values import F32, Buffer
 from ktir.emulator.machine.step.divisions import Noticed
-from ktir.emulator.machine.trace.trace import Trace
-from ktir.isa.program import Program
 
 
 class Tape:
     """A trace made ready for launches. Buffers belong to the tape, so one tape runs one launch at a time."""
 
-    def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
-        emitter = Builder(program, trace, corelets).build()
+    def __init__(self, emitter: Emitter) -> None:
+        """`emitter` has the operations, as `ktir.emulator.machine.replay.builder.Builder` builds them."""
         self.bytes = _lay_out(emitter.operations, emitter.lasting)
         """Memory that the buffers take."""
         self._launch = Launch()

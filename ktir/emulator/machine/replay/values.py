@@ -13,7 +13,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ktir.target import LANES
@@ -31,6 +30,10 @@ class Buffer:
     data: F32 | None = None
     origin: int | None = None
     """The argument that all elements come from, but for zeros, if it is one."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where it is kept: memory that is written anew at each launch is not."""
+        return {**self.__dict__, "data": self.data if self.lasting else None}
 
     @property
     def flat(self) -> F32:
@@ -105,9 +108,13 @@ class View:
     strides: tuple[int, ...]
 
     def of(self, flat: F32) -> F32:
-        """The view on a flat float32 array."""
+        """The view on a flat float32 array. `as_strided` takes ten times as long."""
         size = flat.itemsize
-        return as_strided(flat[self.offset :], self.shape, tuple(s * size for s in self.strides))
+        return np.ndarray(self.shape, np.float32, flat, self.offset * size, tuple(s * size for s in self.strides))
+
+    def spread(self, rows: int, lanes: int) -> View:
+        """The view with all rows and lanes of its matrices, where one stands for all."""
+        return View(self.offset, (*self.shape[:-2], rows, lanes), self.strides)
 
     @property
     def size(self) -> int:

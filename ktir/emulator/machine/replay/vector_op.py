@@ -39,6 +39,9 @@ class Scratch:
         self._registers: list[F32] = []
         self.rounding = np.empty((2, _ROUND), np.float32)
 
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        return Scratch, ()  # what is in the registers is of no launch but the last
+
     def register(self, number: int, shape: Shape) -> F32:
         """Register `number` seen as an array of `shape`."""
         size = prod(shape)

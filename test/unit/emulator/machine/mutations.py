@@ -16,6 +16,7 @@ from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import PADS, Bound, Descriptor
@@ -263,7 +264,7 @@ def outcome(case: Case, program: Program, target: Target = DATASHEET) -> tuple[s
     except MachineFinding as e:
         return ("static" if problems else "dynamic"), e.kind
     by_step, by_tape = carriers(program, case), carriers(program, case)
-    tape = Tape(program, trace, target.corelets)
+    tape = Tape(Builder(program, trace, target.corelets).build())
     try:
         Step(program, trace, target.corelets).run(by_step)
     except MachineFinding as e:

@@ -20,6 +20,7 @@ import ktir.checking.literal
 from ktir.checking.literal import arithmetic, elementary
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.descriptor import Bound
@@ -58,7 +59,7 @@ def agrees(p: Program, given: list[np.ndarray]) -> list[np.ndarray]:
     """Tape, step and the literal machine give the same bits."""
     assert not verify(p, DATASHEET)
     trace, found = control(p, DATASHEET), literal(p, given, 1)
-    for executor in (Tape(p, trace, 2), Step(p, trace, 2)):
+    for executor in (Tape(Builder(p, trace, 2).build()), Step(p, trace, 2)):
         got = [a.copy() for a in given]
         executor.run(got)
         difference = differing(p, found, got)

@@ -19,6 +19,7 @@ from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.program.faults import MachineFinding
+from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.program import Kernel, Word
@@ -57,7 +58,7 @@ def literal_agrees(case: Case, seed: int) -> None:
     by_step, by_tape, given = carriers(program, case), carriers(program, case), carriers(program, case)
     trace = control(program, DATASHEET)
     Step(program, trace, 2).run(by_step)
-    Tape(program, trace, 2).run(by_tape)
+    Tape(Builder(program, trace, 2).build()).run(by_tape)
     found = literal(program, [None if a.role == "pool" else x for a, x in zip(program.arguments, given, strict=True)], seed)
     for name, other in (("step", by_step), ("tape", by_tape)):
         difference = differing(program, found, other)
@@ -127,7 +128,7 @@ def _in_f16(w: Word) -> Word:
 def test_launches_do_not_depend_on_each_other():
     """Buffers of a tape are reused: other values in between change nothing."""
     case = CASES["softmax"]
-    tape = Tape(case.program, control(case.program, DATASHEET), 2)
+    tape = Tape(Builder(case.program, control(case.program, DATASHEET), 2).build())
     first, other, again = (carriers(case.program, case) for _ in range(3))
     other[0][:] = np.nan
     for arguments in (first, other, again):
@@ -141,7 +142,7 @@ def test_memory_of_a_tape():
     sizes = []
     for share in (16, 64):
         program = elementwise(Work(32 * share, share, 4), 4).program
-        sizes.append(Tape(program, control(program, DATASHEET), 2).bytes)
+        sizes.append(Tape(Builder(program, control(program, DATASHEET), 2).build()).bytes)
     assert sizes[0] == sizes[1]
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
-from ktir.lowering.inductor.adapter import sources_hash
+from ktir.version import sources_hash
 
 
 class Model(nn.Module):
