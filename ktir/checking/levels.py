@@ -25,8 +25,8 @@ from ktir.package import LaunchArgument, read
 from ktir.pipeline import parse_pipeline
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
+from ktir.runtime.memory.slot import layout_of
 from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
-from ktir.runtime.slot import layout_of
 from ktir.target import LANES
 
 BIT_EXACT_FROM = "ktir-tile"

@@ -14,8 +14,8 @@ from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.host import TYPES, dense_strides, reach_of
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.forms import Form
+from ktir.runtime.memory.slot import Slot
 from ktir.runtime.memory.view import Arrangement, Owned, View, arrangement
-from ktir.runtime.slot import Slot
 
 
 class Binding(NamedTuple):

@@ -25,11 +25,11 @@ from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
+from ktir.runtime.memory.slot import Slot
 from ktir.runtime.memory.transfer import as_array
 from ktir.runtime.memory.view import View
 from ktir.runtime.monitor import writer as monitor
 from ktir.runtime.prepared import Prepared
-from ktir.runtime.slot import Slot
 from ktir.runtime.time.steps import Step
 from ktir.target import DL16, STICK_BYTES, Target
 

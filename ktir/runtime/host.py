@@ -14,8 +14,8 @@ from ktir.diagnostics import KtirError
 from ktir.package import HostTensor
 from ktir.runtime.memory.content import Content
 from ktir.runtime.memory.forms import Form, shared
+from ktir.runtime.memory.slot import Slot
 from ktir.runtime.memory.transfer import dtype_name, from_device, host_view
-from ktir.runtime.slot import Slot
 from ktir.target import LANES
 
 TYPES = {

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.slot import Slot
+from ktir.runtime.memory.slot import Slot
 from ktir.runtime.time.steps import Step
 from ktir.target import STICK_BYTES
 

@@ -14,7 +14,7 @@ from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
-from ktir.runtime.slot import Slot
+from ktir.runtime.memory.slot import Slot
 from ktir.runtime.time.steps import Step
 
 _state, _address, _carrier = attrgetter("state"), attrgetter("address"), attrgetter("carrier")

@@ -27,8 +27,8 @@ from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import Package, read
 from ktir.package.files import ALLOCATED
+from ktir.runtime.memory.slot import layout_of
 from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
-from ktir.runtime.slot import layout_of
 from ktir.target import DATASHEET
 
 REPORTED = ("package", "verifier", "emulator", "KTIR", "launch")

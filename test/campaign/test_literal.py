@@ -19,8 +19,8 @@ from ktir.emulator.machine.step.step import Step
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, Package, read
+from ktir.runtime.memory.slot import layout_of
 from ktir.runtime.memory.transfer import host_view, to_device
-from ktir.runtime.slot import layout_of
 from ktir.target import DATASHEET
 
 SEEDS = (5, 22, 60, 77)

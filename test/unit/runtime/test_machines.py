@@ -14,6 +14,7 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import machine
+from ktir.isa.problem import Problem
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import content_hash
@@ -124,9 +125,9 @@ def test_a_folder_that_cannot_be_written(files: dict[str, bytes], runs: list[Non
 
 def test_a_faulty_program_is_refused_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
     key = content_hash(files)
-    monkeypatch.setattr(machine, "verify", lambda *_: ["wrong"])
+    monkeypatch.setattr(machine, "verify", lambda *_: [Problem("the program is wrong")])
     for _ in range(2):
         cache._loaded.clear()
-        with pytest.raises(KtirError):
+        with pytest.raises(KtirError, match="the program is wrong"):
             cache.load(key)(np.zeros((57, 10), np.float16), np.zeros((57, 10), np.float16), strict=True)
     assert kept(tmp_path) == []
