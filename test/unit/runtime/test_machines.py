@@ -14,6 +14,7 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine import machine
+from ktir.emulator.machine.kept import from_bytes
 from ktir.isa.problem import Problem
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
@@ -78,11 +79,10 @@ def test_a_damaged_file_is_written_again(
 ) -> None:
     launch(files)
     (place,) = kept(tmp_path)
-    whole = place.read_bytes()
-    place.write_bytes(change(whole))
+    place.write_bytes(change(place.read_bytes()))
     launch(files)
     assert len(runs) == 2
-    assert len(place.read_bytes()) == len(whole)
+    assert from_bytes(place.read_bytes()) is not None
     launch(files)
     assert len(runs) == 2
 

@@ -20,7 +20,7 @@ from ktir.emulator.machine.program.faults import DivisionFault
 from ktir.emulator.machine.program.of_lanes import F32, all_lanes
 from ktir.emulator.machine.step.divisions import DIVISIONS, Noticed, missing
 from ktir.emulator.machine.step.step import Step
-from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.emulator.machine.trace.trace import Event, Place, Trace
 from ktir.isa.access import Access
 from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import Does
@@ -48,7 +48,7 @@ class Quotients:
 
     def __init__(self, program: Program, trace: Trace, corelets: int) -> None:
         self.program, self.trace, self.corelets = program, trace, corelets
-        self._numbers = {id(e): i for i, e in enumerate(trace.events)}
+        self._numbers = {e.place: i for i, e in enumerate(trace.events)}
         self._dead: _Dead | None = None
 
     def check(self, arguments: Sequence[F32], noticed: Sequence[Noticed] | None) -> None:
@@ -77,7 +77,7 @@ class Quotients:
         body = event.instruction.body
         assert body is not None
         shape = self.trace.kernels[event.kernel].kernel.cores, body.groups, body.sticks, LANES
-        found = [self._dead.found.get((self._numbers[id(event)], k, noticed.number), np.False_) for k in range(self.corelets)]
+        found = [self._dead.found.get((self._numbers[event.place], k, noticed.number), np.False_) for k in range(self.corelets)]
         dead = np.stack([np.broadcast_to(lanes, shape) for lanes in found], 1)
         return not (noticed.bad & ~dead[noticed.block]).any()
 
@@ -90,7 +90,7 @@ class Quotients:
         def look(event: Event, corelet: int, kind: str, operands: Sequence[F32]) -> None:
             if kind not in (*DIVISIONS, "select"):
                 return
-            at = self._numbers[id(event)], corelet
+            at = self._numbers[event.place], corelet
             place = (*at, seen[*at, kind == "select"])
             seen[*at, kind == "select"] += 1
             if kind != "select":
@@ -119,7 +119,7 @@ class _Dead(Step):
     """
 
     def __init__(
-        self, program: Program, trace: Trace, corelets: int, numbers: Mapping[int, int], chosen: Mapping[_Place, NDArray[np.bool_]]
+        self, program: Program, trace: Trace, corelets: int, numbers: Mapping[Place, int], chosen: Mapping[_Place, NDArray[np.bool_]]
     ) -> None:
         super().__init__(program, trace, corelets, _DEAD)
         self.found: dict[_Place, NDArray[np.bool_]] = {}
@@ -164,7 +164,7 @@ class _Dead(Step):
 
     def _results(self, e: Event, body: Body, k: int, inputs: Sequence[F32]) -> list[F32]:
         dead: list[NDArray[np.bool_]] = []
-        at, divisions, selects = (self._numbers[id(e)], k), 0, 0
+        at, divisions, selects = (self._numbers[e.place], k), 0, 0
         for node in body.nodes:
             x = [dead[n] for n in node.operands]
             name = node.data[0] if node.kind == "function" else ""

@@ -11,6 +11,9 @@ from ktir.emulator.machine.trace.tokens import Key
 from ktir.isa.access import Counters
 from ktir.isa.units import Unit
 
+Place = tuple[int, Unit, int, Counters, tuple[int, int] | None]
+"""Which execution of which word of which kernel an event is."""
+
 
 @dataclass(slots=True)
 class Event:
@@ -28,6 +31,11 @@ class Event:
     begin: int = 0
     end: int = 0
     steps: tuple[int, int] | None = None
+
+    @property
+    def place(self) -> Place:
+        """What tells it from all others of a program."""
+        return self.kernel, self.unit, self.instruction.index, self.counters, self.steps
 
     @property
     def op(self) -> str:
