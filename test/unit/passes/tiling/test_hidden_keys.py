@@ -22,11 +22,12 @@ from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-ROWS, KEYS, DEPTH = 300, 500, 64
+ROWS, KEYS, DEPTH = 200, 330, 64
+"""Four blocks of rows and three of keys: of these, under each mask, some are hidden, some cut and some seen whole."""
 
 
-def positions(keys: int = KEYS) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.arange(ROWS)[:, None], torch.arange(keys)[None]
+def positions() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.arange(ROWS)[:, None], torch.arange(KEYS)[None]
 
 
 def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -102,7 +103,7 @@ def test_a_window_reads_each_key_once_and_takes_less() -> None:
         i, j = torch.arange(1024)[:, None], torch.arange(1024)[None]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= i) & (j > i - 128))
 
-    full, half, few = (cost(f, 1024)[0] for f in (F.scaled_dot_product_attention, causal, narrow))
+    (full, _), (half, _), (few, read) = (cost(f, 1024) for f in (F.scaled_dot_product_attention, causal, narrow))
     # pipelined blocks gain more where all keys are seen than under a mask, where the first blocks wait for their keys
     assert few < 0.87 * half < 0.87 * full
-    assert cost(narrow, 1024)[1] < 1.01 * 3 * 32 * 1024 * 128 * 2
+    assert read < 1.01 * 3 * 32 * 1024 * 128 * 2
