@@ -9,10 +9,10 @@ CORE := $(VENV)/.core
 export PYTHONDONTWRITEBYTECODE :=
 # Each core goes through its own part of the tests from front to back, so that what a file prepares is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --durations-min 1
-# `make test` takes a quarter of the parameter sets of every test, at least one, and at the next commit the next quarter: FIRST=0 to FIRST=3
+# `make test` takes a fifth of the parameter sets of every test, at least one, and at the next commit the next fifth: FIRST=0 to FIRST=4
 # are all of them.
 FIRST ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
-TURN := --every 4 --first $(FIRST)
+TURN := --every 5 --first $(FIRST)
 LIT := $(BIN)/lit -sv test/lit
 # The inner loop: one in ten of the parameter sets of every test that neither starts processes nor compiles models, something of each
 # folder, one model, and some programs of each generator. It leaves out most of what runs on the device or through Inductor, the suites of

@@ -1,4 +1,4 @@
-"""How much is drawn at random: `make test` takes a quarter of the examples that a test names, `make test-long` all of them."""
+"""How much is drawn at random: `make test` takes a fifth of the examples that a test names, `make test-long` all of them."""
 
 from __future__ import annotations
 

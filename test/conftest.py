@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     import amounts
     import hypothesis
 
-    amounts.share = 4 if config.option.markexpr == "not long" else 1
+    amounts.share = 5 if config.option.markexpr == "not long" else 1
     hypothesis.settings.register_profile("share", max_examples=amounts.examples(100))
     hypothesis.settings.load_profile("share")
 

@@ -69,9 +69,10 @@ def test_families(family: str, sizes: Sizes, decode: bool) -> None:
     check(family, sizes, decode=decode, cores=32 if sizes is EVEN else 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "sizes"),
-    [("llama31", EVEN), *(pytest.param(*c, marks=pytest.mark.long) for c in product(FAMILIES, (EVEN, ODD)) if c != ("llama31", EVEN))],
+    [*product(FAMILIES, (EVEN, ODD))],
     ids=lambda value: value if isinstance(value, str) else "even" if value is EVEN else "odd",
 )
 def test_bfloat16(family: str, sizes: Sizes, on_chip: None) -> None:
