@@ -264,7 +264,7 @@ def pin_kernel(
             return pin_kernel(copy.opview, given, addresses, target, lx, prepared=True)
         finally:
             copy.erase()
-    tables, made = Tables(kernel), []
+    tables, made = Tables(kernel, target.lx_planned_bytes), []
     try:
         for level, wanted in enumerate([*tables.levels, None]):
             name = f"{kernel.name.value}{'' if wanted is None else f'__places{level}'}{NEW}"

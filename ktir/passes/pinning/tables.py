@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
+from ktir.analysis.interface.parameters import bytes_of
 from ktir.analysis.points import is_index
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
-from ktir.mlir import func, ir, is_a, scf
+from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.passes.pinning.values.indirect import is_linear
 
 _TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
@@ -41,7 +43,9 @@ class Table:
 class Tables:
     """Those of a kernel."""
 
-    def __init__(self, kernel: func.FuncOp) -> None:
+    def __init__(self, kernel: func.FuncOp, room: int) -> None:
+        """`room`: bytes of the scratchpad. Raises Unsupported."""
+        self.room = room
         self.of: dict[ir.Operation, Table] = {}
         self._data: dict[ir.Value, bool] = {}
         for op in _inside(kernel.regions[0].blocks[0]):
@@ -74,6 +78,12 @@ class Tables:
         return len(looked_up) > 1 or uneven or any(self.is_data(v) for v in view.captured)
 
     def _add(self, tile: ir.Operation, kernel: func.FuncOp) -> None:
+        element = ir.MemRefType(tile.operands[0].type).element_type
+        size = prod(tile.opview.shape) * bytes_of(str(element))
+        if size > self.room:
+            raise refused(
+                tile, f"is of {size} bytes, but the scratchpad has {self.room}; the nearest supported form is a loop over its parts"
+            )
         table = Table(tile, len(self.of), 0)
         indices = tile.opview.index_operands if is_a(tile, ktdp.ConstructAccessTileOp) else tile.opview.captured
         for value in indices:
@@ -84,7 +94,7 @@ class Tables:
         if is_a(tile, ktdp.ConstructIndirectAccessTileOp):
             read |= {m for _, view in tile.opview.subscripts if view is not None for m in _memory(view)}
         for op in _inside(kernel.regions[0].blocks[0]):
-            if is_a(op, ktdp.StoreOp) and read & _memory(op.operands[1].owner.operands[0]):
+            if is_a(op, ktdp.StoreOp) and _meet(read, _memory(op.operands[1].owner.operands[0])):
                 raise refused(op, "stores to memory from which places are computed, which is not pinned yet")
         self.of[tile] = table
 
@@ -129,16 +139,25 @@ def _around(op: ir.Operation) -> Iterator[ir.Operation]:
         parent = parent.operation.parent
 
 
-def _memory(value: ir.Value) -> set[ir.Value | None]:
-    """The arguments that the address of a tile or a view is computed from; None for one that is a number."""
-    return {*_arguments(value)} or {None}
+_Memory = set[ir.Value | tuple[int, str] | None]
 
 
-def _arguments(value: ir.Value) -> Iterator[ir.Value]:
-    if isinstance(value.owner, ir.Block):
-        if is_a(value.owner.owner.operation, func.FuncOp):
-            yield value
-        return
-    alone = is_a(value.owner, *_TILES, ktdp.ConstructMemoryViewOp)  # what follows are indices and sizes
-    for operand in list(value.owner.operands)[: 1 if alone else None]:
-        yield from _arguments(operand)
+def _memory(value: ir.Value) -> _Memory:
+    """The arguments that the address of a tile or a view is computed from, or the number that it is with its elements; None for one that is
+    computed from numbers."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return {value} if is_a(owner.owner.operation, func.FuncOp) else {None}
+    if is_a(owner, ktdp.ConstructMemoryViewOp) and is_a(owner.operands[0].owner, arith.ConstantOp):
+        return {(ir.IntegerAttr(owner.operands[0].owner.attributes["value"]).value, str(owner.opview.element_type))}
+    alone = is_a(owner, *_TILES, ktdp.ConstructMemoryViewOp)  # what follows are indices and sizes
+    found = {m for operand in list(owner.operands)[: 1 if alone else None] for m in _memory(operand)}
+    if is_a(owner, *_TILES, ktdp.ConstructDistributedMemoryViewOp):
+        return found
+    return {m for m in found if isinstance(m, ir.Value)} or {None}
+
+
+def _meet(a: _Memory, b: _Memory) -> bool:
+    """Whether two may be the same memory: what begins at two numbers does not overlap, which is checked, and an argument's is another one."""
+    any_number = any(None in x and any(not isinstance(m, ir.Value) for m in y) for x, y in ((a, b), (b, a)))
+    return any_number or bool(a & b)

@@ -79,6 +79,29 @@ def scattered(x, i, y):
     y[i[b]] = x[b] * 2
 
 
+def at_numbers(*addresses: int) -> str:
+    """`windows` on memory at numbers."""
+    text = windows().replace("%a: index, %i: index, %b: index", "")
+    made = "".join(f"%{n} = arith.constant {at} : index\n" for n, at in zip("aib", addresses, strict=True))
+    return text.replace("%c0 =", f"{made}%c0 =", 1)
+
+
+def test_tables_and_stores_at_numbers() -> None:
+    """Memory at two numbers is two, so that a store to one leaves places that are read from the other; the same number of two types too."""
+    arrays = [half(9, 64), numbers(5, 0, 2, 2), half(16, 64)]
+    equal(at_numbers(1024, 8192, 40960), arrays, addresses=(1024, 8192, 40960))
+    package_of(at_numbers(1024, 16384, 16384))
+    with pytest.raises(KtirError, match="stores to memory from which places are computed"):
+        package_of(at_numbers(1024, 16384, 16384).replace("xf16", "xi32"))
+
+
+def test_a_tile_that_no_scratchpad_holds() -> None:
+    text = windows().replace("4x64", "20000x64").replace("9x64", "30000x64").replace("[9, 64]", "[30000, 64]")
+    text = text.replace("-d0 + 3 >= 0, d1", "-d0 + 19999 >= 0, d1").replace("-d0 + 8 >= 0, d1", "-d0 + 29999 >= 0, d1")
+    with pytest.raises(KtirError, match="kernel.mlir:.* op is of 2560000 bytes, but the scratchpad has"):
+        package_of(text)
+
+
 @lang.kernel
 def trips(x, table, n, y):
     """As many rows as data says, of places that a table has; a loop in it."""
