@@ -158,6 +158,6 @@ def _memory(value: ir.Value) -> _Memory:
 
 
 def _meet(a: _Memory, b: _Memory) -> bool:
-    """Whether two may be the same memory: what begins at two numbers does not overlap, which is checked, and an argument's is another one."""
+    """Whether two may be the same memory. What begins at two numbers does not overlap: that is checked."""
     any_number = any(None in x and any(not isinstance(m, ir.Value) for m in y) for x, y in ((a, b), (b, a)))
     return any_number or bool(a & b)

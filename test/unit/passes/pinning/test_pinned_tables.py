@@ -98,7 +98,7 @@ def test_tables_and_stores_at_numbers() -> None:
 def test_a_tile_that_no_scratchpad_holds() -> None:
     text = windows().replace("4x64", "20000x64").replace("9x64", "30000x64").replace("[9, 64]", "[30000, 64]")
     text = text.replace("-d0 + 3 >= 0, d1", "-d0 + 19999 >= 0, d1").replace("-d0 + 8 >= 0, d1", "-d0 + 29999 >= 0, d1")
-    with pytest.raises(KtirError, match="kernel.mlir:.* op is of 2560000 bytes, but the scratchpad has"):
+    with pytest.raises(KtirError, match=r"kernel.mlir:.* op is of 2560000 bytes, but the scratchpad has"):
         package_of(text)
 
 
