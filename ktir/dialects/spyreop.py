@@ -397,6 +397,10 @@ class ConstantOp(Operation, dialect=SpyreOp, name="constant", traits=[Pure]):
         return None
 
 
+SLICE = 8
+"""Elements of a slice of a stick, as `slice_reduction` counts them."""
+
+
 class SliceReductionOp(Operation, dialect=SpyreOp, name="slice_reduction", traits=[Pure]):
     """Reduces a stick inside each slice (its first element holds the result) or across slices (the first slice holds the results).
 

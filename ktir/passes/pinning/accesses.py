@@ -45,6 +45,9 @@ def stored(op: ir.Operation, value: Value, places: Places) -> None:
     windows = {window for _, window in places}
     alone = len(windows) == 1 and _is_whole(places[0][0], *windows)
     shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if alone else _side_by_side(op, places)
+    if alone and len(value.shape) > len(shape) and value.shape[:-2] == shape[:-1] and all(place.splits for place, _ in places):
+        places = [(place.split(len(shape) - 1, value.shape[-1]), window) for place, window in places]  # as the memory lies
+        shape = value.shape
     if value.shape != tuple(shape):
         value = reshaped(value, tuple(shape), op)
     in_rows = {d for place, _ in places for d in place.in_rows}

@@ -8,7 +8,7 @@ from math import prod
 from ktir.analysis.interface.parameters import bytes_of
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
-from ktir.dialects import ktdp
+from ktir.dialects import ktdp, spyreop
 from ktir.dialects.structured import index_constant
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, func, ir, is_a, scf
@@ -19,6 +19,7 @@ from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
 from ktir.passes.pinning.loops import MOST_COPIES, check_inside, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
+from ktir.passes.pinning.slices import slice_reduced
 from ktir.passes.pinning.structured_values import Undefined, structured
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
@@ -185,7 +186,7 @@ class KernelWriter:
     def _tensor(self, op: ir.Operation) -> None:
         """Ops on tensors, and on numbers that are data."""
         note_counted(self, op)
-        found = structured(op, self.values)
+        found = slice_reduced(self, op) if is_a(op, spyreop.SliceReductionOp) else structured(op, self.values)
         if found is None and is_scalar_op(op) and len(op.results) == 1:
             found = self._elementwise(op)
         if found is None:

@@ -14,7 +14,7 @@ from ktir.analysis.interface.parameters import Parameter, bytes_of, parameters
 from ktir.analysis.points import is_index
 from ktir.analysis.scalars.sets import boxes_of
 from ktir.diagnostics import KtirError, close_to, location_text, refused
-from ktir.dialects import ktdp
+from ktir.dialects import ktdp, spyreop
 from ktir.dialects._foundation import affine
 from ktir.dialects.module_level import NAME, Level
 from ktir.dialects.module_target import machine
@@ -171,7 +171,9 @@ def _check_shape(op: ir.Operation) -> None:
 
 def _is_of_a_tile(op: ir.Operation) -> bool:
     """Whether an op says how one tile goes about its work, as no program does that is yet to be divided."""
-    if is_a(op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, ktdp.ConstructDistributedMemoryViewOp, linalg.ReduceOp):
+    if is_a(
+        op, scf.ForOp, scf.IfOp, ktdp.GetComputeTileIdOp, ktdp.ConstructDistributedMemoryViewOp, linalg.ReduceOp, spyreop.SliceReductionOp
+    ):
         return True
     if is_a(op, ktdp.ConstructMemoryViewOp):
         return op.opview.memory_space != "global" or is_a(op.operands[0].owner, arith.ConstantOp)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ktir.arithmetic import elementary, numerics
 from ktir.arithmetic.integers import fit
+from ktir.dialects.spyreop import SLICE
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes, scalar
@@ -20,10 +21,6 @@ from ktir.emulator.reference.ops.elementwise import elementwise
 from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Step
 from ktir.mlir import ir
-
-SLICE = 8
-"""Elements of a slice of a stick, as `slice_reduction` counts them."""
-
 
 _exp = numerics.PLAIN["exp"]
 _erfc, _log1p = (elementary.function(name, np.float32) for name in ("erfc", "log1p"))

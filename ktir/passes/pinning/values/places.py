@@ -137,6 +137,19 @@ class Place:
         found.dims[dim] = Dim(extent, whole.stride, index_sum(whole.first, first), whole.size, room)
         return found
 
+    @property
+    def splits(self) -> bool:
+        """Whether its last dim can be two."""
+        return type(self) is Place and self.dims[-1].room is None
+
+    def split(self, dim: int, inner: int) -> Place:
+        """The same, where a dim has become two, the second one of `inner` positions, at the insertion point."""
+        found, whole = copy(self), self.dims[dim]
+        found.base = index_sum(self.base, times(whole.first, whole.stride))
+        found.dims = list(self.dims)
+        found.dims[dim : dim + 1] = [Dim(whole.extent // inner, whole.stride * inner, 0), Dim(inner, whole.stride, 0)]
+        return found
+
     def row_tile(self, stick: int | None, rows: Sequence[int]) -> ir.Value:
         """The access tile of a store whose rows are these dims of it."""
         return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], 1)

@@ -85,8 +85,11 @@ class Loaded:
         if len(walked) < 2 or prod(n for n, _ in walked[:-1]) > MOST_PIECES:
             return None
         extent, dim = walked[0]
-        if dim is None:
-            return None
+        if dim is None:  # the same rows for each position of a dim that it lacks
+            inner = next((d for _, d in walked if d is not None), None)
+            return (
+                None if inner is None else Joined(self.place.shape, inner, [(0, Loaded(self.place, self.anchor, self.bounds))], self.anchor)
+            )
         parts = [(k, Loaded(self.place.narrowed(dim, k, 1), self.anchor, self.bounds)) for k in range(extent)]
         return Joined(self.place.shape, dim, parts, self.anchor)
 
@@ -124,15 +127,19 @@ class Joined:
             for at, piece in self._pieces(at, place, stick)
         ]
         pieces.sort(key=lambda p: (p[0][1], p[0][0]))  # each may move a row more, over which the next one comes
-        moved = [prod(piece.place.shape[d] if d is not None else n for n, d in rows) for _, piece in pieces]
+        outer = next((k for k, (_, d) in enumerate(rows) if d == self.dim), 0)  # a piece has one position of what is outside of its dim
+
+        def walked(piece: Loaded) -> tuple[tuple[int, int | None], ...]:
+            return tuple(((1 if k < outer else n) if d is None else piece.place.shape[d], d) for k, (n, d) in enumerate(rows))
+
+        moved = [prod(n for n, _ in walked(piece)) for _, piece in pieces]
         odd = any(n % 2 for n in moved)
         buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
         gaps = sum(n for _, part in self.parts for n in [part.place.shape[self.dim]]) != self.shape[self.dim]
         short = prod(n for n, _ in rows) % 2 and moved[-1] % 2 == 0  # nobody moves the row that makes it even
         whole = filled(buffer, type_, 0) if gaps or short else tensor.EmptyOp(buffer, type_).result
         for at, piece in pieces:
-            there = tuple((n if d is None else piece.place.shape[d], d) for n, d in rows)
-            value = piece.physical(stick, there, op)
+            value = piece.physical(stick, walked(piece), op)
             sizes = list(ir.RankedTensorType(value.type).shape)
             whole = tensor.InsertSliceOp(value, whole, [], [], [], at, sizes, [1, 1, 1]).result
         if odd:
