@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,23 @@ def _spoken() -> Any:
         raise error.with_traceback(None) from None
 
 
+class _Recent(OrderedDict[Any, Any]):
+    """What was made for keys, of those that were asked for last: numbers of calls are in keys, and may be others each time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def found(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was made for a key, or is now."""
+        if key not in self:
+            self[key] = make()
+            if len(self) > self.most:
+                self.popitem(last=False)
+        self.move_to_end(key)
+        return self[key]
+
+
 @dataclass(eq=False)
 class Kernel:
     """A kernel: call it on arrays, which it writes in place. Keyword-only arguments are parameters, known when the function is traced.
@@ -65,8 +83,8 @@ class Kernel:
     policy: Policy | None = None
     way: Way | None = None
     tolerance: float | None = None
-    _traced: dict[Any, Traced] = field(default_factory=dict, repr=False, compare=False)
-    _compiled: dict[tuple[Any, ...], Executable] = field(default_factory=dict, repr=False, compare=False)
+    _traced: _Recent = field(default_factory=lambda: _Recent(256), repr=False, compare=False)
+    _compiled: _Recent = field(default_factory=lambda: _Recent(64), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function, updated=())  # type: ignore[arg-type]
@@ -182,10 +200,7 @@ class Kernel:
         """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
         traced = self._trace(arguments, parameters, known=self.grid is None)
         key = (traced.text, *_numbers(arguments).values())
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = self._compile(traced, _numbers(arguments))
-        return traced, found
+        return traced, self._compiled.found(key, lambda: self._compile(traced, _numbers(arguments)))
 
     def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> Executable:
         """The program of the chip; `numbers`: what arguments are, by position."""
@@ -209,18 +224,15 @@ class Kernel:
             stated = [] if self.way is None else [f'{WAY} = "{self.way}"']
             stated += [] if self.tolerance is None else [f"{TOLERANCE} = {self.tolerance:e} : f64"]
             key = (self.grid, *stated, kinds, tuple((n, type(p), p) for n, p in parameters.items()), outside(self.function))
-            found = self._traced.get(key)
+            hash(key)
         except TypeError:
             wrong = next((n for n, p in parameters.items() if getattr(p, "__hash__", None) is None), next(iter(parameters)))
             raise Mistake(
                 f"parameter '{wrong}' expects a value that does not change, as a number or a tuple, but got {kind_of(parameters[wrong])}"
             ) from None
-        if found is None:
-            code = self.function.__code__
-            found = self._traced[key] = trace(
-                self.function, arguments, parameters, self.grid, f"{code.co_filename}:{code.co_firstlineno}:1", stated, known=known
-            )
-        return found
+        code = self.function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}:1"
+        return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
 
     def _bound(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arguments and parameters of a call, by name."""

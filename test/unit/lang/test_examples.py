@@ -102,9 +102,9 @@ def test_the_page_has_all_kernels() -> None:
 def test_a_refused_pin_tells_of_lift() -> None:
     @lang.kernel
     def product(x, w, y):
-        for rows in lang.blocks(x.shape[0], 8):
+        for rows in lang.blocks(x.shape[0], 80):
             y[rows] = x[rows] @ w[:]
 
-    x, w = np.ones((16, 64), np.float32), np.ones((64, 64), np.float32)
+    x, w = np.ones((160, 64), np.float32), np.ones((64, 64), np.float32)
     with pytest.raises(KtirError, match='"lift"'):
         product.using(on="chip")[2](x, w, np.zeros_like(x))

@@ -2,6 +2,8 @@
 
 # ruff: noqa: B023  (the body of a condition runs at once)
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -366,3 +368,20 @@ def test_numbers_of_a_call_on_the_chip(grid: Any) -> None:
     for n in (8, -1):
         with pytest.raises(KtirError, match=r"reach beyond dim 0 of 8|coordinates (8|-1) to (8|-1) in dim 0"):
             chosen.using(grid=grid, on="chip")(x, n, np.zeros_like(x))
+
+
+def test_traces_that_nobody_asks_for_again_are_let_go() -> None:
+    """A kernel keeps those of its last calls, whatever its parameters have been."""
+
+    @lang.kernel
+    def scaled(x, y, *, by):
+        y[:] = x[:] * by
+
+    x = np.ones(4, np.float32)
+    first = weakref.ref(scaled.traced(x, x, by=-1.0))
+    assert scaled.traced(x, x, by=-1.0) is first()
+    for by in range(300):
+        scaled.traced(x, x, by=float(by))
+    gc.collect()
+    assert first() is None
+    assert scaled.traced(x, x, by=299.0) is scaled.traced(x, x, by=299.0)

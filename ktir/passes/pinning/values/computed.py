@@ -96,7 +96,7 @@ class ComputedPlace:
         if view is not None:
             self.subscripts.append(_Subscript(size, stride, self._looked_up(what, view), 0))
             return
-        expression = what if self.direct else what.results[0]  # type: ignore[union-attr]
+        expression = what.results[0] if isinstance(what, ir.AffineMap) else what
         given = [self.scope.mapping.get(v) for v in self._indices]
         read = [self._indices[k] for k in dims_of(expression) if k < len(self._indices)]
         even = self.direct or self._is_even(what)

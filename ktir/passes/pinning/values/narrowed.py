@@ -9,7 +9,7 @@ import numpy as np
 from ktir.diagnostics import refused
 from ktir.mlir import arith, i32_type, ir, is_a, names
 from ktir.passes.flat.integers.intervals import FLAG, I32, RING, SIGNED, UNSIGNED, Interval, all_of, bounded, join, unsigned, width_of
-from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Number
+from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number
 
 _CASTS = names(arith.IndexCastOp, arith.IndexCastUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
 
@@ -80,9 +80,9 @@ def interval(element: Element, exact: bool = False) -> Interval:
     return all_of(element.type) if found is None else found if exact else bounded(found, element.type)
 
 
-def _exact(op: object, parts: list[Interval]) -> Interval | None:
+def _exact(op: ir.Operation | Kind, parts: list[Interval]) -> Interval | None:
     """What an op gives in integers without end; None for one that is not known."""
-    name = op.name  # type: ignore[attr-defined]
+    name = op.name
     if name == arith.ExtUIOp.OPERATION_NAME and parts[0].low >= 0:
         return parts[0]
     if name in RING or name in SIGNED:

@@ -276,8 +276,10 @@ def built(expression: ir.AffineExpr, operands: Sequence[Size], op: ir.Operation)
     a, b = built(binary.lhs, operands, op), built(binary.rhs, operands, op)
     if isinstance(expression, ir.AffineAddExpr):
         return index_sum(a, b)
-    if isinstance(expression, ir.AffineMulExpr) and (isinstance(a, int) or isinstance(b, int)):
-        return times(b, a) if isinstance(a, int) else times(a, b)  # type: ignore[arg-type]  # one of them is a number
+    if isinstance(expression, ir.AffineMulExpr) and isinstance(a, int):
+        return times(b, a)
+    if isinstance(expression, ir.AffineMulExpr) and isinstance(b, int):
+        return times(a, b)
     for kind, build in (
         (ir.AffineFloorDivExpr, arith.FloorDivSIOp),
         (ir.AffineCeilDivExpr, arith.CeilDivSIOp),
