@@ -72,6 +72,8 @@ class KernelWriter:
         self.guard: ir.Value | None = None
         """1 on the tiles that run what is being written, 0 on the others; None: all run it."""
         self.coordinates: list[ir.Value] = []
+        self.turn = 0
+        """Of the tiles over the cores."""
         with source.location:
             self.integers = Integers(made, self.points)
             for i, number in given.items():
@@ -86,10 +88,16 @@ class KernelWriter:
         """The grid of the new kernel: the author's, if there are as many cores."""
         return list(self.points.kernel.grid) if self.tiles == self.cores else [self.cores]
 
+    @property
+    def idle(self) -> ir.Value | None:
+        """The guard of a turn of fewer tiles than there are cores, which runs the last one on those that have none."""
+        return self.scratchpad.idle
+
     def write(self) -> None:
         """All turns of the tiles over the cores."""
         body = self.source.regions[0].blocks[0]
         ids = ktdp.get_compute_tile_id(len(self.grid))
+        self.core = ids[0]
         whole, rest = divmod(self.tiles, self.cores)
         if self.tiles == self.cores:
             self.coordinates = ids
@@ -111,11 +119,13 @@ class KernelWriter:
         func.ReturnOp([])
 
     def _turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
+        self.turn = turn
         self._at(arith.AddIOp(core, index_constant(turn * self.cores)).result)
         self.block(body)
 
     def _last_turn(self, core: ir.Value, turn: int, body: ir.Block) -> None:
         """Cores without a tile do what the last one does, and keep it to themselves."""
+        self.turn = turn
         number = arith.AddIOp(core, index_constant(turn * self.cores)).result
         left = arith.SubIOp(index_constant(self.tiles), arith.MinSIOp(number, index_constant(self.tiles)).result).result
         self.guard = self.scratchpad.idle = arith.MinSIOp(left, index_constant(1)).result
@@ -253,7 +263,7 @@ class KernelWriter:
 
 
 def _branches_by_tile(body: ir.Block) -> bool:
-    """Whether what a tile does may depend on its number, so that no turn is like another one."""
+    """Whether what a tile does, or exchanges, may depend on its number, so that no turn is like another one."""
     loops = [op for op in inside(body) if is_a(op, scf.ForOp)]
     by_number = any(not is_a(v.owner, arith.ConstantOp) for loop in loops for v in list(loop.operands)[:2])
-    return by_number or any(is_a(op, scf.IfOp) for op in inside(body))
+    return by_number or any(is_a(op, scf.IfOp, ktdp.InterTileProduceOp) for op in inside(body))

@@ -49,8 +49,11 @@ def exchanged(
     op: ir.Operation, given: Sequence[Value], identities: Callable[[], list[Value]], combine: Combine, cores: Cores
 ) -> tuple[list[Value], NDArray[np.bool_]]:
     """What a delivery of contributions makes, and the tiles that have nothing of it. Raises Unsupported."""
-    members = Members.of(op, cores.count)
-    missing = np.array([t not in members.sources for t in range(cores.count)])
+    run = range(cores.first, min(cores.first + cores.count, cores.tiles))
+    members = Members.of(op, cores.tiles, run)
+    if not members.sources:
+        raise refused(op, f"gives nothing to tiles {run.start} to {run.stop - 1}, which run at once, which is not pinned yet")
+    missing = np.array([t in run and t - run.start not in members.sources for t in range(cores.tiles)])
     roles = [_role(op, k, value, members) for k, value in enumerate(given)]
     if op.name in FOLDS:
         return _Fold(op, roles, members, identities, combine, cores).totals(), missing

@@ -47,10 +47,16 @@ class Round:
 
 @dataclass(frozen=True)
 class Cores:
-    """How an exchange names cores: `number` is that of the executing one."""
+    """How an exchange names cores: `number` is that of the executing one. They run the tiles from `first` on, of `tiles` in all."""
 
     count: int
     number: ir.Value
+    first: int
+    tiles: int
+
+    def of(self, numbers: Sequence[int]) -> list[int]:
+        """What the tiles have that the cores run, of a number per tile; a core without a tile runs the last one."""
+        return [numbers[min(self.first + core, self.tiles - 1)] for core in range(self.count)]
 
     def value(self, numbers: Sequence[int]) -> int | ir.Value:
         """A number per core, at the insertion point."""

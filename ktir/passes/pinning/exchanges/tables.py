@@ -29,15 +29,16 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Members:
-    """Per consumer whom it receives from in ascending order, its place among the consumers of its group, and their number."""
+    """Per consumer whom it receives from in ascending order, its place among the consumers of its group, and their number; by cores."""
 
     sources: dict[int, list[int]]
     place: dict[int, int]
     size: dict[int, int]
 
     @staticmethod
-    def of(op: ir.Operation, tiles: int) -> Members:
-        """Those of a delivery. Raises Unsupported for sets of tiles that are not bounded by constants."""
+    def of(op: ir.Operation, tiles: int, run: range) -> Members:
+        """Those of a delivery among the tiles that run at once. Raises Unsupported for sets of tiles that are not bounded by constants, and
+        where one receives from a tile that runs at another time."""
         found = Members({}, {}, {})
         dependency = op.attributes["producer_dependency_per_consumer"] if "producer_dependency_per_consumer" in op.attributes else None
         for g in groups(op):
@@ -46,7 +47,13 @@ class Members:
             for place, tile in enumerate(consumers):
                 symbols = () if dependency is None else (tile,) if "[s0]" in str(dependency).split(":")[0] else (tile, g)
                 sources = _tiles(op, "producer_dependency_per_consumer", symbols, tiles) if symbols else producers
-                found.sources[tile], found.place[tile], found.size[tile] = sources, place, len(consumers)
+                if tile not in run:
+                    continue
+                if other := [s for s in sources if s not in run]:
+                    raise refused(op, f"lets tile {tile} receive from tile {other[0]}, which runs in another turn of the {len(run)} cores")
+                core = tile - run.start
+                found.sources[core] = [s - run.start for s in sources]
+                found.place[core], found.size[core] = place, len(consumers)
         return found
 
     @property

@@ -34,7 +34,14 @@ class Writer(Protocol):
     missing: Missing
     tiles: int
     cores: int
+    core: ir.Value
+    turn: int
     coordinates: list[ir.Value]
+
+    @property
+    def idle(self) -> ir.Value | None:
+        """The guard of a turn of fewer tiles than there are cores."""
+        ...
 
     def op(self, op: ir.Operation) -> None:
         """Write an op at the insertion point."""
@@ -45,14 +52,16 @@ class Writer(Protocol):
 
 
 def _cores(writer: Writer, op: ir.Operation) -> Cores:
-    """The tiles of an exchange, which all have to be there at the same time."""
-    if writer.tiles != writer.cores or writer.guard is not None:
+    """The tiles of an exchange, which all have to be there at the same time: those of a turn."""
+    if writer.guard is not None and writer.guard != writer.idle:
         raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
+    if writer.tiles != writer.cores:
+        return Cores(writer.cores, writer.core, writer.turn * writer.cores, writer.tiles)
     grid = writer.points.kernel.grid
     number = writer.coordinates[0]
     for at, extent in zip(writer.coordinates[1:], grid[1:], strict=True):
         number = arith.AddIOp(arith.MulIOp(number, index_constant(extent)).result, at).result
-    return Cores(writer.cores, number)
+    return Cores(writer.cores, number, 0, writer.tiles)
 
 
 def produce(writer: Writer, op: ir.Operation) -> None:
@@ -61,17 +70,18 @@ def produce(writer: Writer, op: ir.Operation) -> None:
     *ops, _ = (o.operation for o in block.operations)
     if not ops:
         return
-    cores, group = _cores(writer, op), producing(op, writer.cores)
-    number = cores.value([max(g, 0) for g in group])
+    cores, group, guard = _cores(writer, op), producing(op, writer.tiles), writer.guard
+    number = cores.value([max(g, 0) for g in cores.of(group)])
     writer.mapping[block.arguments[0]] = index_constant(number) if isinstance(number, int) else number
     axes = (1,) * (writer.points.live.ndim - 1)
     writer.points.known[block.arguments[0]] = np.maximum(group, 0).astype(np.int64).reshape(-1, *axes)
-    some = cores.value([int(g >= 0) for g in group])
-    writer.guard = None if isinstance(some, int) else some
+    some = cores.value([int(g >= 0) for g in cores.of(group)])
+    if not isinstance(some, int):
+        writer.guard = some if guard is None else arith.MulIOp(guard, some).result
     with writer.points.branch(np.reshape(np.array(group) >= 0, (-1, *axes))):
         for inner in ops:
             writer.op(inner)
-    writer.guard = None
+    writer.guard = guard
 
 
 def deliver(writer: Writer, op: ir.Operation) -> None:

@@ -212,7 +212,7 @@ REFUSED = {
         "%l = linalg.matmul ins(%v, %k : tensor<64x64xf16>, tensor<64x6xf16>) outs(%h : tensor<64x6xf32>) -> tensor<64x6xf32>\n"
         "%m = arith.truncf %l : tensor<64x6xf32> to tensor<64x6xf16>\n%f = ktdp",
     ),
-    "'ktdp.inter_tile_gather' op exchanges between tiles that do not all run at once": exchange(
+    "'ktdp.inter_tile_gather' op lets tile 0 receive from tile 32, which runs in another turn of the 32 cores": exchange(
         40, "gather", (2, 64), (80, 64), GATHERED.format(0)
     ),
     "'linalg.exp' op combines shares in a way that is not element by element": exchange(*CASES["shares of a sum"]).replace(
