@@ -109,7 +109,8 @@ class Place:
             if view.masked:
                 at = points.affine(expression, operands) + low + start
                 if (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():
-                    raise refused(tile, "begins before its masked view, which is not pinned yet")
+                    what = "begins before its masked view, elsewhere on each tile or in each trip, which is not pinned yet"
+                    raise refused(tile, f"{what}; the nearest supported form begins at the same place everywhere")
                 room = points.number(size) - at
             if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
                 room = None

@@ -52,7 +52,10 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
         view = alone(tile.operands[0], tile, points)
         if view.local and box.parts != [box.whole]:
             raise refused(tile, "has a set that is not a box, in the scratchpad, which is not pinned yet")
-        return [(view, part) for part in box.parts]
+        parts = [_from_start(tile, part, box.corner, points) for part in box.parts] if view.masked else box.parts
+        if not any(parts):
+            raise refused(tile, "ends before its masked view begins, which is not pinned yet")
+        return [(view, part) for part in parts if part]
     if box.parts != [box.whole]:
         raise refused(tile, "has a set that is not a box, on a distributed view, which is not pinned yet")
     op = tile.operands[0].owner.operation
@@ -71,6 +74,16 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     if sum(prod(n for _, n in window) for window in distinct) != prod(box.extents):
         raise refused(tile, "has coordinates that no part of its distributed view owns")
     return found
+
+
+def _from_start(tile: ir.Operation, part: Window, corner: Sequence[int], points: Points) -> Window:
+    """What a part of a tile has of positions from 0 on, where it begins before them everywhere alike; () for nothing."""
+    found = []
+    for expression, low, (first, extent) in zip(tile.opview.base_map.results, corner, part, strict=True):
+        begins = points.same(points.affine(expression, tile.opview.index_operands) + low + first)
+        before = 0 if begins is None else max(0, -begins)
+        found.append((first + before, extent - before))
+    return tuple(found) if all(n > 0 for _, n in found) else ()
 
 
 def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:

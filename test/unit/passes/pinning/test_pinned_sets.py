@@ -10,6 +10,7 @@ import pytest
 from combinations import each_once
 from pinned import equal, package_of
 
+from ktir import lang
 from ktir.diagnostics import KtirError
 
 SETS: dict[str, tuple[str, tuple[int, int], Callable[[Any, Any], Any]]] = {
@@ -73,3 +74,28 @@ def test_in_another_order() -> None:
 def test_refused(constraint: str, message: str) -> None:
     with pytest.raises(KtirError, match=message):
         package_of(kernel(constraint, (6, 37), True, "f16", 2))
+
+
+@lang.kernel
+def before(x, y, z):
+    """Tiles that begin before their views in rows, or in columns, or end behind them too: read and written."""
+    b, zero = lang.tile_id(0), lang.tile_id(1)
+    y[b, 0] = x.masked[b, zero - 2 : zero + 5]
+    y[b, 1, 0:7, 0:65] = x.masked[b, 0:7, zero - 5 : zero + 60]
+    y[b, 2, 0:7] = x.masked[b, 0:7, zero - 30 : zero + 40]
+    z.masked[b, zero - 3 : zero + 9] = x.masked[b, zero : zero + 12]
+
+
+@pytest.mark.parametrize("type_", [np.float16, np.float32, np.int32])
+def test_tiles_that_begin_before_a_masked_view(type_: Any) -> None:
+    x = np.arange(1, 3 * 7 * 70 + 1).reshape(3, 7, 70).astype(type_)
+    arrays = [x, np.full((3, 3, 7, 70), -7, type_), np.full((3, 7, 70), -7, type_)]
+    executable = equal(before[3, 1].ktir(*arrays), arrays)
+    executable(*(found := [a.copy() for a in arrays]))
+    wanted = [a.copy() for a in arrays]
+    wanted[1][:, 0, :2], wanted[1][:, 0, 2:] = 0, x[:, :5]
+    wanted[1][:, 1, :, :5], wanted[1][:, 1, :, 5:65] = 0, x[:, :, :60]
+    wanted[1][:, 2, :, :30], wanted[1][:, 2, :, 30:] = 0, x[:, :, :40]
+    wanted[2][:, :4], wanted[2][:, 4:] = x[:, 3:], 0
+    for a, b in zip(found, wanted, strict=True):
+        assert np.array_equal(a, b)
