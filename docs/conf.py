@@ -1,10 +1,10 @@
-"""Sphinx configuration of the specification. The pages in `generated/` are written first, by `ktir.tools.ktir_docs`."""
+"""Sphinx configuration of the specification. The pages in `generated/` are written first, by `ktir.tools.pages.ktir_docs`."""
 
 import sys
 from pathlib import Path
 
 from ktir import __version__
-from ktir.tools.ktir_docs import write_pages
+from ktir.tools.pages.ktir_docs import write_pages
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))

@@ -36,7 +36,8 @@ BELOW["device"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
 BELOW["library"] = BELOW["device"] | {"device", "lang"}
 BELOW["checking"] = BELOW["device"] | {"device"}
 BELOW["vllm"] = BELOW["device"] | {"device"}
-BELOW["tools"] = BELOW["checking"] | {"checking", "editor"}
+BELOW["explore"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
+BELOW["tools"] = BELOW["checking"] | {"checking", "editor", "explore"}
 
 TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/", "vllm/")  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch._inductor.virtualized import V
 
 from ktir.diagnostics import KtirError, close_to
 from ktir.lowering.inductor import artifacts
@@ -32,17 +33,24 @@ def stages() -> tuple[str, ...]:
     return (REGION, *KTIR_LEVELS, *(s.name for s in STAGES), ASSEMBLY)
 
 
-def capture_regions(model: Any, *inputs: Any) -> list[Region]:
+def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], None] | None = None) -> list[Region]:
     """The programs of `model(*inputs)` as data, in order: one, or several where calls on the host or collectives lie between them.
+
+    seen: is given each graph of ATen that programs are made of.
 
     Raises Unsupported and KtirError as they are. Resets Dynamo, so that nothing compiled before is taken for this model.
     """
     taken: dict[str, Region] = {}
+    graphs: list[fx.GraphModule] = []
     found: list[Region] = []
     failure: list[Exception] = []
 
     def take(region: Region) -> str:
         translate(region)  # what is refused must become a call on the host here too
+        graph = V.graph.module
+        if seen is not None and isinstance(graph, fx.GraphModule) and graph not in graphs:
+            graphs.append(graph)
+            seen(graph)
         key = f"{len(taken):064x}"
         taken[key] = region
         return key

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from example_blocks import Example, examples
 
 from ktir import registry
-from ktir.tools.ktir_docs import main, pages, write_pages
+from ktir.tools.pages.ktir_docs import main, pages, write_pages
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

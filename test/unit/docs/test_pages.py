@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ktir.tools.ktir_docs import pages, prose
+from ktir.tools.pages.ktir_docs import pages, prose
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATED = ROOT / "docs" / "generated"

@@ -1,0 +1,176 @@
+// What is chosen, and lists of lines that draw only what is in sight.
+
+const HEIGHT = 18;
+
+/** What lights up: places that are chosen, and the lines of the source that they are on. */
+class Choice {
+  constructor(places) {
+    const lines = new Map();
+    this.lineOf = places.map(([file, line]) => {
+      const key = file + "\n" + line;
+      if (!lines.has(key)) lines.set(key, lines.size);
+      return lines.get(key);
+    });
+    this.places = places;
+    this.same = new Set();
+    this.near = new Set();
+    this.kept = null;
+    this.listeners = [];
+  }
+
+  /** Light up what comes from these places; `keep`: until something else is clicked. */
+  show(places, keep, from) {
+    if (this.kept && !keep) return;
+    if (keep) this.kept = places.length ? places : null;
+    this.same = new Set(places);
+    this.near = new Set(places.map((p) => this.lineOf[p]));
+    for (const listener of this.listeners) listener(keep, from);
+  }
+
+  leave() { if (!this.kept) this.show([], false); }
+  clear() { this.kept = null; this.show([], true); }
+
+  /** How something that comes from `places` looks: "same", "near" or "". */
+  look(places) {
+    let near = false;
+    for (const p of places) {
+      if (this.same.has(p)) return "same";
+      near ||= this.near.has(this.lineOf[p]);
+    }
+    return near ? "near" : "";
+  }
+
+  describe() {
+    return [...this.same].slice(0, 4).map((p) => {
+      const [file, line, name] = this.places[p];
+      return `${file.split("/").pop()}:${line}${name ? " " + name : ""}`;
+    }).join(", ") + (this.same.size > 4 ? ` and ${this.same.size - 4} more` : "");
+  }
+}
+
+/** A list of lines {text, places, no, mark}. */
+class Lines {
+  constructor(root, choice, name) {
+    this.choice = choice;
+    this.name = name;
+    this.lines = [];
+    this.hits = new Set();
+    this.scroll = document.createElement("div");
+    this.scroll.className = "scroll";
+    this.scroll.tabIndex = 0;
+    this.space = document.createElement("div");
+    this.body = document.createElement("div");
+    this.body.className = "lines";
+    this.scroll.append(this.space, this.body);
+    root.append(this.scroll);
+    this.scroll.addEventListener("scroll", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.scroll);
+    this.body.addEventListener("mouseover", (e) => this.point(e, false));
+    this.body.addEventListener("click", (e) => this.point(e, true));
+    this.scroll.addEventListener("mouseleave", () => choice.leave());
+    choice.listeners.push((keep, from) => {
+      if (keep && from !== this && choice.same.size) this.reveal();
+      this.draw();
+    });
+  }
+
+  set(lines) {
+    this.lines = lines;
+    this.space.style.height = lines.length * HEIGHT + "px";
+    this.scroll.scrollTop = 0;
+    this.draw();
+  }
+
+  point(event, keep) {
+    const row = event.target.closest(".line");
+    if (!row || (keep && String(getSelection()))) return;
+    const { places } = this.lines[+row.dataset.n];
+    if (places.length || keep) this.choice.show(places, keep, this);
+  }
+
+  /** Scroll to the first line that is lit, unless one is in sight. */
+  reveal() {
+    const from = Math.floor(this.scroll.scrollTop / HEIGHT), until = from + this.scroll.clientHeight / HEIGHT - 1;
+    let first = -1;
+    for (const look of ["same", "near"]) {
+      for (let k = 0; k < this.lines.length; k++) {
+        if (this.choice.look(this.lines[k].places) !== look) continue;
+        if (k >= from && k < until) return;
+        if (first < 0) first = k;
+      }
+      if (first >= 0) break;
+    }
+    if (first >= 0) this.scroll.scrollTop = Math.max(0, (first - 3) * HEIGHT);
+  }
+
+  to(line) { this.scroll.scrollTop = Math.max(0, (line - 5) * HEIGHT); }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / HEIGHT) - 4);
+    const last = Math.min(this.lines.length, first + Math.ceil(this.scroll.clientHeight / HEIGHT) + 8);
+    const rows = [];
+    for (let k = first; k < last; k++) {
+      const { text, places, no, mark } = this.lines[k];
+      const row = document.createElement("span");
+      row.className = ["line", places.length ? "linked" : "", mark || "", this.hits.has(k) ? "hit" : this.choice.look(places)].join(" ");
+      row.dataset.n = k;
+      const number = document.createElement("span");
+      number.className = "no";
+      number.textContent = no ?? "";
+      row.append(number, text);
+      rows.push(row);
+    }
+    this.body.style.top = first * HEIGHT + "px";
+    this.body.replaceChildren(...rows);
+  }
+
+  search(text) {
+    this.hits = new Set();
+    if (text) this.lines.forEach((line, k) => { if (line.text.toLowerCase().includes(text)) this.hits.add(k); });
+    if (this.hits.size) this.to(Math.min(...this.hits));
+    this.draw();
+    return this.hits.size;
+  }
+}
+
+/** The difference of two lists of numbers: [mark, number, index in either] for each line, by the longest common part (Myers). */
+function difference(a, b) {
+  let start = 0, enda = a.length, endb = b.length;
+  while (start < enda && start < endb && a[start] === b[start]) start++;
+  while (enda > start && endb > start && a[enda - 1] === b[endb - 1]) { enda--; endb--; }
+  const x = a.slice(start, enda), y = b.slice(start, endb), most = Math.min(x.length + y.length, 3000);
+  const out = [];
+  for (let k = 0; k < start; k++) out.push(["", a[k], k, k]);
+  const trace = [];
+  let v = new Map([[1, 0]]), found = false;
+  for (let d = 0; d <= most && !found; d++) {
+    trace.push(new Map(v));
+    for (let k = -d; k <= d; k += 2) {
+      let i = k === -d || (k !== d && (v.get(k - 1) ?? -1) < (v.get(k + 1) ?? -1)) ? v.get(k + 1) ?? 0 : (v.get(k - 1) ?? 0) + 1;
+      let j = i - k;
+      while (i < x.length && j < y.length && x[i] === y[j]) { i++; j++; }
+      v.set(k, i);
+      if (i >= x.length && j >= y.length) { found = true; break; }
+    }
+  }
+  const middle = [];
+  if (found) {
+    let i = x.length, j = y.length;
+    for (let d = trace.length - 1; d >= 0; d--) {
+      const past = trace[d], k = i - j;
+      const before = k === -d || (k !== d && (past.get(k - 1) ?? -1) < (past.get(k + 1) ?? -1)) ? k + 1 : k - 1;
+      const from = past.get(before) ?? 0, at = from - before;
+      while (i > from && j > at) { i--; j--; middle.push(["", x[i], start + i, start + j]); }
+      if (d > 0) middle.push(i === from ? ["added", y[j - 1], null, start + j - 1] : ["removed", x[i - 1], start + i - 1, null]);
+      i = from;
+      j = at;
+    }
+    middle.reverse();
+  } else {  // too much differs for lines to be matched
+    x.forEach((n, k) => middle.push(["removed", n, start + k, null]));
+    y.forEach((n, k) => middle.push(["added", n, null, start + k]));
+  }
+  out.push(...middle);
+  for (let k = 0; k < a.length - enda; k++) out.push(["", a[enda + k], enda + k, endb + k]);
+  return out;
+}

@@ -1,0 +1,200 @@
+"""What a page shows of a model: gathered while it is compiled, and from the reports of the machine."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from ktir.assembly import print_module
+from ktir.context import context
+from ktir.diagnostics import Remark, remarks
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.reports.chrome import chrome_trace
+from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.roofline import roofline
+from ktir.explore.lines import Line, Places, lines_of
+from ktir.isa.assembly.text import print_program
+from ktir.isa.program import Program
+from ktir.lowering.compile import compile_logical
+from ktir.lowering.inductor.capture import capture_regions
+from ktir.lowering.region_to_ktir.emit import emit
+from ktir.lowering.region_to_ktir.region import Region
+from ktir.mlir import ir
+from ktir.package import read
+
+_SHOWN = ("work", "wait", "gpu_memcpy", "kernel")
+"""Categories of the trace that a timeline has."""
+MOST_SLICES = 200_000
+"""Slices of a timeline: what is beyond is left out, and the page says so."""
+
+
+@dataclass
+class View:
+    """A pane's content: `kind` is graph, level or assembly; of which program of the model it is."""
+
+    name: str
+    kind: str
+    program: int
+    lines: list[Line]
+
+
+@dataclass
+class Slice:
+    """What a unit does from one cycle to another; `wait` where it does nothing."""
+
+    row: str
+    name: str
+    begin: float
+    end: float
+    places: tuple[int, ...]
+    wait: bool = False
+
+
+@dataclass
+class Run:
+    """One program on the machine: its kernels, slices, and what lies in LX of core 0 (first and last stick, cycles, op)."""
+
+    cycles: int
+    clock_ghz: float
+    kernels: list[dict[str, Any]]
+    slices: list[Slice]
+    left_out: int
+    lives: list[Slice]
+    sticks: int
+
+
+@dataclass
+class Explored:
+    """All of a page."""
+
+    title: str
+    target: str = ""
+    places: Places = field(default_factory=Places)
+    views: list[View] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    remarks: list[tuple[Remark, int, tuple[int, ...]]] = field(default_factory=list)
+    """With the number of the program, and the places."""
+
+    def sources(self) -> Iterator[tuple[str, list[str], dict[int, list[int]]]]:
+        """Files: name, lines, and by number of a line what comes from there."""
+        files: dict[str, dict[int, list[int]]] = {}
+        for (file, line, _), number in self.places.known.items():
+            files.setdefault(file, {}).setdefault(line, []).append(number)
+        for file in sorted(files, key=lambda f: -sum(map(len, files[f].values()))):
+            lines = [line.rstrip("\n") for line in linecache.getlines(file)]
+            if lines:
+                yield file, lines, files[file]
+
+
+def explore(title: str, model: Any, *inputs: Any) -> Explored:
+    """Compile `model(*inputs)` and run the control plane of its programs; no value is computed.
+
+    model: a function or module of PyTorch. Raises KtirError as `ktir.capture` does.
+    """
+    found = Explored(title)
+    graphs: list[fx.GraphModule] = []
+    regions = capture_regions(model, *inputs, seen=graphs.append)
+    for number, graph in enumerate(graphs):
+        name = "graph" if len(graphs) == 1 else f"graph {number}"
+        found.views.append(View(name, "graph", min(number, len(regions) - 1), graph_lines(graph, found.places)))
+    for number, region in enumerate(regions):
+        _program(found, number, region)
+    return found
+
+
+def _program(found: Explored, number: int, region: Region) -> None:
+    with context(), ir.Location.unknown(), remarks() as said:
+        module = emit(region)
+
+        def watch(name: str, m: ir.Module) -> None:
+            text = print_module(m, debuginfo=True, local_scope=True)
+            lines = lines_of(text, found.places)
+            if not found.views or found.views[-1].lines != lines:  # a pass that changes nothing is no level
+                found.views.append(View(name, "level", number, lines))
+
+        package = read(compile_logical(module, observe=watch))
+    found.remarks += [(r, number, found.places.of(_quoted(r.location))) for r in said]
+    program = package.program
+    found.views.append(View("assembly", "assembly", number, assembly_lines(program, found.places)))
+    machine = Machine(program, package.target)
+    found.target = machine.target.name
+    found.runs.append(run_of(machine, found.places))
+
+
+def graph_lines(graph: fx.GraphModule, places: Places) -> list[Line]:
+    """A line per node, with the line of the source that it comes from."""
+    found = []
+    for name, module in graph.named_modules():
+        if isinstance(module, fx.GraphModule):
+            found += [Line(f"graph {name}:")] if name else []
+            found += [Line(node.format_node() or str(node), _of_node(node, places)) for node in module.graph.nodes if node.op != "root"]
+    return found
+
+
+def _of_node(node: fx.Node, places: Places) -> tuple[int, ...]:
+    frames = [f for f in str(node.meta.get("stack_trace") or "").splitlines() if f.lstrip().startswith("File ")]
+    if not frames:
+        return ()
+    _, file, rest = frames[-1].split('"', 2)
+    line = int("".join(c for c in rest.split(",")[1] if c.isdigit()))
+    return (places.number((file, line, node.name)),)
+
+
+def assembly_lines(program: Program, places: Places) -> list[Line]:
+    """The text of a program; a word comes from where its source does."""
+    locations = [places.of(_quoted(s.location)) for s in program.sources]
+    found = []
+    for line in print_program(program).splitlines():
+        code, _, comment = line.partition("//")
+        word = code.rstrip().rpartition(" @")[2] if " @" in code else ""
+        found.append(Line(code.rstrip() if comment and word.isdigit() else line, locations[int(word)] if word.isdigit() else ()))
+    return found
+
+
+def _quoted(location: str | None) -> str:
+    """`file:line:col` as MLIR writes it."""
+    file, _, rest = (location or "").rpartition(":")
+    file, _, line = file.rpartition(":")
+    return f'"{file}":{line}:{rest}' if line.isdigit() and rest.isdigit() else ""
+
+
+def run_of(machine: Machine, places: Places) -> Run:
+    """What a machine reports of its program."""
+    trace, target = machine.trace, machine.target
+    us = 1 / target.clock_ghz / 1000
+    events = chrome_trace(machine.program, trace, target)["traceEvents"]
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    slices = [
+        _slice(e, rows, us, places) for e in events if e.get("ph") == "X" and e.get("cat") in ("work", "wait", "gpu_memcpy", "kernel")
+    ]
+    kernels = [
+        {"name": k.name, "cycles": k.cycles, "us": round(k.microseconds, 3), "cores": k.cores, "bound": r.bound, "share": round(r.share, 4)}
+        | {"read": k.dram_read, "written": k.dram_written, "busy": {u.unit.name: round(u.utilisation, 4) for u in k.units}}
+        | {"intensity": r.intensity if r.bytes else 0, "attained": r.attained, "peak": r.peak, "bandwidth": r.bandwidth}
+        | {"places": _of_kernel(machine.program, number, places)}
+        for number, (k, r) in enumerate(zip(machine.report.kernels, roofline(trace, target), strict=True))
+    ]
+    held = [Slice(f"{v.first},{v.last}", v.op, v.begin, v.end, places.of(_quoted(v.location))) for v in lives(machine.program, trace)]
+    cycles = sum(k.cycles for k in machine.report.kernels)
+    return Run(cycles, target.clock_ghz, kernels, slices[:MOST_SLICES], max(len(slices) - MOST_SLICES, 0), held, trace.lx_sticks)
+
+
+def _of_kernel(program: Program, number: int, places: Places) -> list[int]:
+    """The places that the words of a kernel come from."""
+    used = {w.source for words in program.kernels[number].units.values() for w in words}
+    return sorted({p for n in used for p in places.of(_quoted(program.sources[n].location))})
+
+
+def _slice(event: dict[str, Any], rows: dict[tuple[int, int], str], us: float, places: Places) -> Slice:
+    arguments = event.get("args", {})
+    begin, end = round(event["ts"] / us), round((event["ts"] + event["dur"]) / us)
+    name = event["name"] if event["cat"] in ("wait", "kernel") else f"{event['name']} {arguments.get('op', '')}".rstrip()
+    row = rows.get((event["pid"], event["tid"]), str(event["tid"]))
+    return Slice(row, name, begin, end, places.of(_quoted(arguments.get("source"))), event["cat"] == "wait")
+
+
+__all__ = ["Explored", "Run", "Slice", "View", "explore"]

@@ -1,0 +1,79 @@
+"""Lines of text that know which lines of the user's source they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Place = tuple[str, int, str]
+"""A file, a line, and the node of the graph that is there; empty where no node is known."""
+
+_PLACE = re.compile(r'(?:"([^"]*)"\()?"([^"]+)":(\d+):\d+')
+_LOCATION = re.compile(r" ?loc\(")
+
+
+@dataclass
+class Places:
+    """Every place that something comes from, by number."""
+
+    known: dict[Place, int] = field(default_factory=dict)
+
+    def number(self, place: Place) -> int:
+        """The number of a place."""
+        return self.known.setdefault(place, len(self.known))
+
+    def of(self, location: str) -> tuple[int, ...]:
+        """Those in the text of a location, as MLIR writes it. What is in no file has none."""
+        found = ((file, int(line), name) for name, file, line in _PLACE.findall(location) if file not in ("-", "<unknown>"))
+        return tuple(dict.fromkeys(map(self.number, found)))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line, without its locations, and the places that it comes from."""
+
+    text: str
+    places: tuple[int, ...] = ()
+
+
+def lines_of(text: str, places: Places) -> list[Line]:
+    """Lines of a module that is printed with locations. Where an op has several lines, its first one comes from where the op does."""
+    found: list[Line] = []
+    open_: list[int] = []
+    for line in text.splitlines():
+        bare, locations = _apart(line)
+        own = places.of(locations[-1]) if locations and line.endswith(locations[-1]) else ()
+        if bare.lstrip().startswith("}") and open_:
+            first = open_.pop()
+            found[first] = Line(found[first].text, own)
+        if bare.endswith("{"):
+            open_.append(len(found))
+        found.append(Line(bare, own))
+    return found
+
+
+def _apart(line: str) -> tuple[str, list[str]]:
+    """A line without `loc(...)`, and these."""
+    pieces, locations, at = [], [], 0
+    for begin, end in _spans(line):
+        pieces.append(line[at:begin])
+        locations.append(line[begin:end])
+        at = end
+    return "".join([*pieces, line[at:]]), locations
+
+
+def _spans(line: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    while match := _LOCATION.search(line, at):
+        depth, at, quoted = 1, match.end(), False
+        while at < len(line) and depth:
+            character = line[at]
+            if character == "\\" and quoted:
+                at += 1
+            elif character == '"':
+                quoted = not quoted
+            elif not quoted:
+                depth += {"(": 1, ")": -1}.get(character, 0)
+            at += 1
+        yield match.start(), at

@@ -1,0 +1,49 @@
+"""`ktir-explore script.py:fn -o page.html`: one page with a model's source, graph, levels, instructions and timeline side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ktir.diagnostics import KtirError
+from ktir.tools.shared.script import Usage, model_of
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="ktir-explore",
+        description="Write an HTML page, which needs no network, that shows what becomes of a PyTorch model. FUNCTION takes no arguments "
+        "and returns the model (a module or a function) and its example inputs: `return model, x, y`.",
+    )
+    made.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="a Python file and a function in it")
+    made.add_argument("-o", dest="output", metavar="FILE", type=Path, default=Path("explore.html"), help="the page (default: explore.html)")
+    made.add_argument("--before", metavar="FILE", type=Path, help="an earlier page, whose levels and cycles are compared with these")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit status: 0 written, 1 refused, 2 a wrong call."""
+    options = parser().parse_args(arguments)
+    try:
+        model, inputs = model_of(options.target)
+        from ktir.explore.gather import explore
+        from ktir.explore.page import write
+
+        write(explore(options.target, model, *inputs), options.output, options.before)
+    except Usage as error:
+        print(f"ktir-explore: error: {error}", file=sys.stderr)
+        return 2
+    except KtirError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"ktir-explore: error: cannot write '{options.output}': {error.strerror or error}", file=sys.stderr)
+        return 1
+    print(f"{options.output}: {options.output.stat().st_size:,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
