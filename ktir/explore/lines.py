@@ -10,7 +10,8 @@ Place = tuple[str, int, str]
 """A file, a line, and the node of the graph that is there; empty where no node is known."""
 
 _PLACE = re.compile(r'(?:"([^"]*)"\()?"([^"]+)":(\d+):\d+')
-_LOCATION = re.compile(r" ?loc\(")
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"| ?(?<![\w.$])loc\(|[()]')
+"""What a scan for locations stops at: strings, locations, parentheses."""
 
 
 @dataclass
@@ -64,16 +65,13 @@ def _apart(line: str) -> tuple[str, list[str]]:
 
 
 def _spans(line: str) -> Iterator[tuple[int, int]]:
-    at = 0
-    while match := _LOCATION.search(line, at):
-        depth, at, quoted = 1, match.end(), False
-        while at < len(line) and depth:
-            character = line[at]
-            if character == "\\" and quoted:
-                at += 1
-            elif character == '"':
-                quoted = not quoted
-            elif not quoted:
-                depth += {"(": 1, ")": -1}.get(character, 0)
-            at += 1
-        yield match.start(), at
+    """Where locations begin and end."""
+    begin, depth = 0, 0
+    for token in _TOKEN.finditer(line):
+        text = token[0]
+        if depth:
+            depth += text.endswith("(") - (text == ")")
+            if not depth:
+                yield begin, token.end()
+        elif text.endswith("loc("):
+            begin, depth = token.start(), 1

@@ -23,7 +23,7 @@ class Timeline {
     this.canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; choice.leave(); });
     this.canvas.addEventListener("click", (e) => { if (!this.moved) this.point(e, true); });
     choice.listeners.push(() => this.draw());
-    new ResizeObserver(() => this.draw()).observe(root);
+    resized(root, () => this.draw());
     this.root = root;
     this.left = 110;
   }
@@ -155,7 +155,7 @@ class Scratchpad {
     this.canvas.addEventListener("click", (e) => this.point(e, true));
     this.canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; choice.leave(); });
     choice.listeners.push(() => this.draw());
-    new ResizeObserver(() => this.draw()).observe(root);
+    resized(root, () => this.draw());
   }
 
   set(run) {
@@ -218,7 +218,7 @@ class Roofline {
     this.root = root;
     this.canvas = document.createElement("canvas");
     root.append(this.canvas);
-    new ResizeObserver(() => this.draw()).observe(root);
+    resized(root, () => this.draw());
   }
 
   set(kernels) { this.kernels = kernels.filter((k) => k.intensity > 0 && k.attained > 0); this.draw(); }

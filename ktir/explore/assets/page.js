@@ -60,7 +60,10 @@ class Page {
   fill(name) {
     const { select, lines, items } = this.panes[name], item = items[+select.value];
     if (!item) lines.set([{ text: "(nothing here)", places: [] }]);
-    else if (name === "source") lines.set(item.lines.map((text, k) => ({ text, places: item.places[k + 1] || [], no: k + 1 })));
+    else if (name === "source") {
+      lines.set(item.lines.map((text, k) => ({ text, places: item.places[k + 1] || [], no: k + 1 })));
+      lines.to(Math.min(...Object.keys(item.places)) - 1);
+    }
     else lines.set(item.lines.map((n, k) => ({ text: this.data.lines[n][0], places: this.data.lines[n][1], no: k + 1 })));
     if (this.choice.kept) lines.reveal();
     if (element("search").value) this.search();

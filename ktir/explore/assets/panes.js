@@ -2,6 +2,9 @@
 
 const HEIGHT = 18;
 
+/** Draw again when an element has another size, in a frame of its own. */
+function resized(root, draw) { new ResizeObserver(() => requestAnimationFrame(draw)).observe(root); }
+
 /** What lights up: places that are chosen, and the lines of the source that they are on. */
 class Choice {
   constructor(places) {
@@ -64,7 +67,7 @@ class Lines {
     this.scroll.append(this.space, this.body);
     root.append(this.scroll);
     this.scroll.addEventListener("scroll", () => this.draw());
-    new ResizeObserver(() => this.draw()).observe(this.scroll);
+    resized(this.scroll, () => this.draw());
     this.body.addEventListener("mouseover", (e) => this.point(e, false));
     this.body.addEventListener("click", (e) => this.point(e, true));
     this.scroll.addEventListener("mouseleave", () => choice.leave());

@@ -111,7 +111,7 @@ def test_files_that_were_not_used_for_long_go(files: dict[str, bytes], monkeypat
     old = place.with_name("older")
     old.write_bytes(place.read_bytes())
     place.unlink()
-    monkeypatch.setattr(machines, "_MOST_BYTES", old.stat().st_size + 1)
+    monkeypatch.setattr(machines, "_MOST_BYTES", old.stat().st_size * 3 // 2)
     launch(files)
     assert kept(tmp_path) == [place]
 

@@ -9,6 +9,7 @@ import numpy as np
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
 from ktir.isa.program import Program
+from ktir.target import LANES
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
         if access is None or core >= trace.kernels[e.kernel].kernel.cores:
             continue
         sticks = _sticks(access, e, core)
+        if not sticks.size:
+            continue
         begin, end = starts[e.kernel] + e.begin, starts[e.kernel] + e.end
         if e.instruction.writes_lx:
             written[sticks] = len(spans)
@@ -53,8 +56,11 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
 
 
 def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
-    """Every stick that the access touches on a core."""
-    corelets = range(2) if e.unit.per_corelet else range(1)
-    rows = [access.sticks(e.counters, k) for k in corelets]
-    first = np.concatenate([r[min(core, len(r) - 1)] for r in rows])
-    return np.unique(first[:, None] + np.arange(access.width))
+    """Every stick that the access touches on a core: of entries with live lanes, of pairs of sticks those that have some."""
+    found = []
+    for corelet in range(2) if e.unit.per_corelet else range(1):
+        rows, lanes = access.sticks(e.counters, corelet), access.lanes(e.counters, corelet)
+        first = rows[min(core, len(rows) - 1)]
+        live = np.full(len(first), LANES) if lanes is None else lanes[min(core, len(lanes) - 1)]
+        found += [first[live > half * (LANES // access.width)] + half for half in range(access.width)]
+    return np.unique(np.concatenate(found))

@@ -1,0 +1,176 @@
+"""The explorer's page: what is gathered, what is in the file, and what it does in a browser."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from ktir.diagnostics import KtirError
+from ktir.explore import page
+from ktir.explore.gather import Explored, explore
+from ktir.explore.lines import Places, lines_of
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+class Net(nn.Module):
+    """Three lines of source; the first one has a matmul, the last one a softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(64, 128)
+        self.b = nn.Linear(128, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.relu(self.a(x))
+        y = self.b(h)
+        return torch.softmax(y, -1)
+
+
+@pytest.fixture(scope="module")
+def explored() -> Explored:
+    return explore("a <small> net", Net().half().eval(), torch.randn(32, 64).half())
+
+
+def line_of(text: str) -> int:
+    return next(k for k, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.strip() == text)
+
+
+def test_locations_are_taken_off_the_text() -> None:
+    text = "\n".join(
+        [
+            'func.func @f(%a: index loc("-":1:2)) {',
+            '  %0 = op %a {s = "loc(\\")"} : index loc(fused["mm"("/m.py":9:1), "/m.py":10:3])',
+            "  scf.for %i = %a to %a {",
+            '  } loc(callsite("/m.py":12:1 at "/other (1).py":3:1))',
+            '} loc("f")',
+        ]
+    )
+    places = Places()
+    found = lines_of(text, places)
+    assert [line.text for line in found] == [
+        "func.func @f(%a: index) {",
+        '  %0 = op %a {s = "loc(\\")"} : index',
+        "  scf.for %i = %a to %a {",
+        "  }",
+        "}",
+    ]
+    assert list(places.known) == [("/m.py", 9, "mm"), ("/m.py", 10, ""), ("/m.py", 12, ""), ("/other (1).py", 3, "")]
+    assert [line.places for line in found] == [(), (0, 1), (2, 3), (2, 3), ()]
+
+
+def test_every_level_knows_the_source(explored: Explored) -> None:
+    kinds = [v.kind for v in explored.views]
+    assert (kinds[0], kinds[-1]) == ("graph", "assembly")
+    assert {"logical", "ktir-tile", "ktir-allocate-scratchpad"} <= {v.name for v in explored.views}
+    lines = [line_of(text) for text in ("h = torch.relu(self.a(x))", "y = self.b(h)", "return torch.softmax(y, -1)")]
+    of = [{explored.places.number(p) for p in explored.places.known if p[:2] == (__file__, n)} for n in lines]
+    for view in explored.views:
+        here = {p for line in view.lines for p in line.places}
+        assert all(here & places for places in of), view.name
+    (run,) = explored.runs
+    assert all({p for s in run.slices for p in s.places} & places for places in of)
+    assert all({p for s in run.lives for p in s.places} & places for places in of)
+    assert sum(k["cycles"] for k in run.kernels) == run.cycles == max(s.end for s in run.slices)
+
+
+def test_slices_of_a_row_do_not_overlap(explored: Explored) -> None:
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for s in explored.runs[0].slices:
+        rows.setdefault(s.row, []).append((s.begin, s.end))
+    for spans in rows.values():
+        spans.sort()
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+
+
+def test_what_is_written_is_read(explored: Explored, tmp_path: Path) -> None:
+    page.write(explored, tmp_path / "a.html")
+    data = page.read(tmp_path / "a.html")
+    assert data == json.loads(json.dumps(page.data_of(explored)))
+    assert "http" not in re.sub(r'<script id="data".*?</script>', "", (tmp_path / "a.html").read_text())
+    page.write(explored, tmp_path / "b.html", tmp_path / "a.html")
+    both = page.read(tmp_path / "b.html")
+    assert [v["name"] for v in both["views"] if v["kind"] == "before"] == [f"before: {v['name']}" for v in data["views"]]
+    texts = [[both["lines"][n][0] for n in v["lines"]] for v in both["views"]]
+    assert texts[: len(data["views"])] == texts[len(data["views"]) :]
+
+
+@pytest.mark.parametrize("text", ["", "<html></html>", '<script id="data" type="application/octet-stream">eJw=</script>', "\0"])
+def test_what_is_no_page(text: str, tmp_path: Path) -> None:
+    (tmp_path / "no.html").write_text(text)
+    with pytest.raises(KtirError, match=r"no\.html"):
+        page.read(tmp_path / "no.html")
+    with pytest.raises(KtirError, match="cannot read page"):
+        page.read(tmp_path / "missing.html")
+
+
+ACTIONS = (Path(__file__).parent / "actions.js").read_text()
+
+
+def in_browser(place: Path, size: str = "1500,900") -> dict[str, object]:
+    """What the actions have seen on a page."""
+    assert CHROMIUM
+    text = place.read_text()
+    place.with_suffix(".driven.html").write_text(text.replace("</body>", f"<script>{ACTIONS}</script></body>"))
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--window-size={size}",
+        "--virtual-time-budget=20000",
+        "--dump-dom",
+    ]
+    run = subprocess.run([*command, place.with_suffix(".driven.html").as_uri()], capture_output=True, text=True, timeout=120, check=False)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', run.stdout, re.DOTALL)
+    assert found, run.stderr[-2000:]
+    said = json.loads(html.unescape(found[1]))
+    assert said["errors"] == []
+    return said["seen"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
+@pytest.mark.parametrize("size", ["1500,900", pytest.param("390,800", marks=pytest.mark.long)])
+def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:
+    page.write(explored, tmp_path / "page.html")
+    seen = in_browser(tmp_path / "page.html", size)
+    cycles = f"{explored.runs[0].cycles:,}"
+    assert seen["summary"] == f"{cycles} cycles on datasheet"
+    (softmax,), graph = seen["pointed"]
+    assert "torch.softmax" in softmax
+    assert graph >= 5
+    (line,), nodes, level, chosen = seen["clicked"]
+    assert "self.b(h)" in line
+    assert any("addmm" in n for n in nodes)
+    assert not any("softmax" in n or "relu" in n for n in nodes)
+    assert f"test_page.py:{line_of('y = self.b(h)')} addmm_1" in chosen
+    assert level >= 3, "the pane goes there"
+    assert seen["assembly"] > 0
+    assert seen["kept"] == [line], "what is clicked stays while others are pointed at"
+    assert seen["cleared"] == 0
+    assert 'ktir.level = "tiled"' in seen["level"]
+    assert f"source {sum('softmax' in text for text in Path(__file__).read_text().splitlines())}," in seen["searched"][0]
+    assert seen["escaped"] == ["", 0]
+    assert f"of {cycles}" in seen["zoomed"]
+    assert f"cycles 0 to {cycles} of" not in seen["zoomed"]
+    assert f"cycles 0 to {cycles} of {cycles}" in seen["whole"]
+    assert "cycles" in seen["slice"][0]
+    assert seen["slice"][1] > 0
+    assert seen["lx"][0].startswith("core 0: ")
+    assert seen["lx"][2] > 3, "something is drawn"
+    assert seen["roofline"][2] > 3
+    assert seen["kernels"][1] == 1 + len(explored.runs[0].kernels)
+    assert "forward_kernel0" in seen["kernels"][0]
+    assert seen["remarks"][1] == 1 + len(explored.remarks)
+    assert "lines are new" in seen["compare"][0]
+    assert "both are equal" in seen["equal"]
+    assert len(seen["kernel"]) >= 3
