@@ -166,13 +166,15 @@ class Page {
     root.append(bar);
     const lines = new Lines(root, this.choice, "compare");
     const draw = () => {
-      const [a, b] = [from, to].map((s) => views[+s.value].lines.map((n) => this.text(n)));
+      // values are numbered anew by each pass: lines that differ by these alone are the same
+      const [a, b] = [from, to].map((s) => views[+s.value].lines.map((n) => this.data.lines[n][0].replace(/%[\w#]+/g, "%")));
       const all = difference(a, b), shown = [];
-      all.forEach(([mark, text, x, y], k) => {
+      all.forEach(([mark, , x, y], k) => {
         const close = all.slice(Math.max(0, k - 3), k + 4).some(([m]) => m);
         if (close) {
           const [view, at] = y === null ? [views[+from.value], x] : [views[+to.value], y];
-          shown.push({ text: `${mark === "added" ? "+" : mark === "removed" ? "-" : " "} ${text}`, places: this.data.lines[view.lines[at]][1], no: at + 1, mark });
+          const [text, places] = this.data.lines[view.lines[at]];
+          shown.push({ text: `${mark === "added" ? "+" : mark === "removed" ? "-" : " "} ${text}`, places, no: at + 1, mark });
         } else if (shown.length && shown[shown.length - 1].mark !== "gap") shown.push({ text: "  …", places: [], mark: "gap" });
       });
       const added = all.filter(([m]) => m === "added").length, removed = all.filter(([m]) => m === "removed").length;
@@ -185,8 +187,6 @@ class Page {
     to.addEventListener("change", draw);
     draw();
   }
-
-  text(n) { return this.data.lines[n][0]; }
 }
 
 unpacked().then((data) => { window.page = new Page(data); document.body.dataset.ready = "yes"; });

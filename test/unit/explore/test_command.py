@@ -1,0 +1,54 @@
+"""`ktir-explore`: what it writes, what it says of a wrong call, and the commands of its page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ktir.explore import page
+from ktir.tools.pages.ktir_explore import main
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_commands_of_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = re.findall(r"^\$ ktir-explore (.*)$", (ROOT / "docs" / "explore.md").read_text(), re.MULTILINE)
+    assert commands
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        arguments = shlex.split(command)
+        assert main(arguments) == 0, capsys.readouterr().err
+        data = page.read(tmp_path / arguments[-1])
+        assert data["title"] == arguments[0]
+        assert {"graph", "level", "assembly"} == {v["kind"] for v in data["views"]}
+    assert main([*arguments, "--before", arguments[-1]]) == 0
+    assert any(v["kind"] == "before" for v in page.read(tmp_path / arguments[-1])["views"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["missing.py:f"], 2, "ktir-explore: error: cannot open script 'missing.py': no such file"),
+        (["no colon"], 2, "expects SCRIPT.py:FUNCTION"),
+        (["model.py:other"], 2, "has no function 'other'; it has made, refused"),
+        (["model.py:made", "-o", "no/such/folder.html"], 1, "cannot write 'no/such/folder.html': No such file or directory"),
+        (["model.py:made", "--before", "model.py"], 1, "'model.py' is no page"),
+        (["model.py:refused"], 1, "error:"),
+    ],
+)
+def test_wrong_calls(
+    arguments: list[str], status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = "import torch\n\ndef made():\n    return torch.neg, torch.ones(4)\n\n"
+    refused = "def refused():\n    return (lambda x: x.view(2, 2)), torch.ones(4)\n"
+    (tmp_path / "model.py").write_text(made + refused)
+    assert main(arguments) == status
+    found = capsys.readouterr()
+    assert said in found.err
+    assert "Traceback" not in found.err
+    assert found.out == ""
