@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,7 +117,7 @@ def test_what_is_no_page(text: str, tmp_path: Path) -> None:
 ACTIONS = (Path(__file__).parent / "actions.js").read_text()
 
 
-def in_browser(place: Path, size: str = "1500,900") -> dict[str, object]:
+def in_browser(place: Path, size: str = "1500,900") -> dict[str, Any]:
     """What the actions have seen on a page."""
     assert CHROMIUM
     text = place.read_text()
