@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for place in places:
                 print(f"  {place}")
         if options.roofline or options.lx:
-            from ktir.tools.shared import pictures
+            from ktir.tools.pages import pictures
 
             if options.roofline:
                 pictures.draw_roofline(places, machine.target, options.roofline)

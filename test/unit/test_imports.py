@@ -39,7 +39,7 @@ BELOW["vllm"] = BELOW["device"] | {"device"}
 BELOW["explore"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
 BELOW["tools"] = BELOW["checking"] | {"checking", "editor", "explore"}
 
-TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/", "vllm/")  # the only places that import torch
+TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/", "vllm/", "explore/")  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir
 
 

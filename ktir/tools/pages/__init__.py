@@ -1,1 +1,1 @@
-"""Commands that write pages."""
+"""Commands that write pages, and pictures."""
