@@ -72,12 +72,18 @@ def is_index(type_: ir.Type) -> bool:
     return isinstance(type_, ir.IndexType | ir.IntegerType)
 
 
+MOST_TILES = 1 << 20
+"""Tiles of a grid whose numbers are looked at one by one."""
+
+
 class Points:
     """Evaluates index values of one kernel; loops are opened before what is inside of them is asked for."""
 
     def __init__(self, function: ir.Operation, given: Mapping[int, int]) -> None:
         """`given`: the numbers that arguments are, by position."""
         self.kernel = KernelFunction(function)
+        if self.kernel.cores > MOST_TILES:
+            raise refused(function, f"has a grid of {self.kernel.cores} tiles, more than {MOST_TILES}")
         arguments = function.regions[0].blocks[0].arguments
         self.known: dict[ir.Value, Numbers] = {arguments[i]: np.full((1,), n, np.int64) for i, n in given.items()}
         self.live = np.ones((self.kernel.cores,), bool)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from ktir import config, targets
+from ktir.analysis.calls import functions_of
 from ktir.assembly import print_module
+from ktir.diagnostics import KtirError, location_text, position
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
@@ -25,6 +28,20 @@ from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.pipeline import Pass, Step, run_pipeline
 from ktir.target import DATASHEET, DL16, Target, held
+
+
+@contextmanager
+def _placed(module: ir.Module) -> Iterator[None]:
+    """An error that knows no place in the text is at that of the first function."""
+    first = next(iter(functions_of(module).values()), None)
+    where = None if first is None or position(first.location) is None else location_text(first.location)
+    try:
+        yield
+    except KtirError as error:
+        if error.location is None and where is not None:
+            error.location = where
+            error.diagnostics[0] = replace(error.diagnostics[0], location=where)
+        raise
 
 
 def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
@@ -75,19 +92,19 @@ def compile_logical(
     elif target is not None:
         set_target(module, target)
     fewer = options.fewer_cores() if cores is None else cores
-    LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
-    pin(module, tuple(numbers), fewer)
-    StateLevelPass().run(module)
-    level = Level.of(module)
-    if level is not Level.LOGICAL:
-        VerifyLevelPass().run(module)
-    watch(str(level), module)
-    cores = options.fewer_cores() if cores is None else cores
-    stages = ToAllocated(cores=cores, verify=options.verify_each, online_softmax=online_softmax)
-    run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
-    program = lower_program(module)
-    package = Package(program, launch_spec(module, program), further_files(module))
-    contents = package.to_files()
+    with _placed(module):
+        LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
+        pin(module, tuple(numbers), fewer)
+        StateLevelPass().run(module)
+        level = Level.of(module)
+        if level is not Level.LOGICAL:
+            VerifyLevelPass().run(module)
+        watch(str(level), module)
+        stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
+        run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
+        program = lower_program(module)
+        package = Package(program, launch_spec(module, program), further_files(module))
+        contents = package.to_files()
     if dump is not None:
         _dump_package(dump, number, program, contents)
     return contents

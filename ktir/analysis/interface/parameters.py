@@ -13,7 +13,7 @@ from typing import Any
 
 from ktir.analysis.interface.demands import Range, demands
 from ktir.assembly.names import TextNames
-from ktir.diagnostics import position
+from ktir.diagnostics import KtirError, position
 from ktir.dialects import ktdp
 from ktir.dialects.structured import loop_extents
 from ktir.mlir import arith, func, ir, is_a, named, names, operations, scf
@@ -148,6 +148,9 @@ def _parameter(i: int, labels: list[str], argument: ir.Value, use: _Use, given: 
         return Parameter(i, label, str(tensor.element_type), role, tuple(tensor.shape), use.below, strides=strides)
     if use.views:
         shape, element = use.shape()
+        if shape is not None and prod(shape) * bytes_of(element) >= 2**63:
+            what = f"has argument #{i} with {prod(shape)} elements, more than any memory has"
+            raise KtirError(f"'func.func' op {what}", argument.location)
         depends = tuple(labels[p] for p in sorted({p for v in use.views for p in v.depends}))
         return Parameter(i, label, element, role, shape, use.below, depends, views=use.seen())
     type_: Any = argument.type

@@ -96,7 +96,9 @@ def _taken_together(inside: NDArray[np.bool_]) -> Iterator[tuple[Span, ...]]:
         if inside:
             yield ()
         return
-    changes = np.flatnonzero((inside[1:] != inside[:-1]).reshape(len(inside) - 1, -1).any(1)) + 1 if len(inside) else []
+    if not inside.size:
+        return
+    changes = np.flatnonzero((inside[1:] != inside[:-1]).any(tuple(range(1, inside.ndim)))) + 1
     for first, end in pairwise([0, *map(int, changes), len(inside)]):
         if first < end:
             yield from (((first, end - first), *rest) for rest in _taken_together(inside[first]))

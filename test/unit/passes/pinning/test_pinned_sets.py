@@ -19,6 +19,7 @@ SETS: dict[str, tuple[str, tuple[int, int], Callable[[Any, Any], Any]]] = {
     "columns in whole sticks": ("c floordiv 64 - 1 == 0", (3, 192), lambda r, c: c // 64 == 1),
     "columns that end inside of a stick": ("-(c floordiv 71) >= 0", (4, 90), lambda r, c: c <= 70),
     "columns that begin inside of a stick": ("c floordiv 3 - 2 >= 0", (5, 130), lambda r, c: c >= 6),
+    "every third column of a single row": ("c mod 3 == 0", (1, 37), lambda r, c: c % 3 == 0),
     "rows in the middle": ("(r + 1) floordiv 3 - 1 == 0", (9, 64), lambda r, c: (r + 1) // 3 == 1),
 }
 
