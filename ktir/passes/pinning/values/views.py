@@ -53,9 +53,10 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
         if view.local and box.parts != [box.whole]:
             raise refused(tile, "has a set that is not a box, in the scratchpad, which is not pinned yet")
         parts = [_from_start(tile, part, box.corner, points) for part in box.parts] if view.masked else box.parts
-        if not any(parts):
+        found = [(view, part) for part in parts if part is not None]
+        if not found:
             raise refused(tile, "ends before its masked view begins, which is not pinned yet")
-        return [(view, part) for part in parts if part]
+        return found
     if box.parts != [box.whole]:
         raise refused(tile, "has a set that is not a box, on a distributed view, which is not pinned yet")
     op = tile.operands[0].owner.operation
@@ -76,14 +77,14 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     return found
 
 
-def _from_start(tile: ir.Operation, part: Window, corner: Sequence[int], points: Points) -> Window:
-    """What a part of a tile has of positions from 0 on, where it begins before them everywhere alike; () for nothing."""
+def _from_start(tile: ir.Operation, part: Window, corner: Sequence[int], points: Points) -> Window | None:
+    """What a part of a tile has of positions from 0 on, where it begins before them everywhere alike; None for nothing."""
     found = []
     for expression, low, (first, extent) in zip(tile.opview.base_map.results, corner, part, strict=True):
         begins = points.same(points.affine(expression, tile.opview.index_operands) + low + first)
         before = 0 if begins is None else max(0, -begins)
         found.append((first + before, extent - before))
-    return tuple(found) if all(n > 0 for _, n in found) else ()
+    return tuple(found) if all(n > 0 for _, n in found) else None
 
 
 def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:
