@@ -72,4 +72,4 @@ def entries(shape: Sequence[int]) -> Ints:
 
 def whole_piece(value: Value, target: Ints) -> Piece:
     """Copies all entries of a value to those that begin at `target` [cores, corelets, entries]."""
-    return Piece(value.buffer, np.broadcast_to(value.at, target.shape).ravel(), target.ravel(), LANES, value.lane)
+    return Piece(value.buffer, np.broadcast_to(value.at, target.shape), target, LANES, value.lane)

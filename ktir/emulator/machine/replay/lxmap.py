@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,7 +171,7 @@ class LxMap:
             target = entries(producers.shape) + half * per
             first, last = (np.clip(x - half * per, 0, per) if x is not None else None for x in (begin, end))
             for p in np.unique(producers[producers >= 0]):
-                source, which = self.values[p], producers == p
+                source, which = self.values[p], _where(producers == p)
                 k, i = np.divmod(cells[which] // 2, source.entries)
                 c = np.minimum(core[which], source.at.shape[0] - 1)
                 of = source.at[c, np.minimum(k, source.at.shape[1] - 1), i] + cells[which] % 2 * per * source.lane
@@ -180,15 +181,20 @@ class LxMap:
         return pieces
 
 
-def _spans(first: Ints | None, last: Ints | None, per: int) -> Iterator[tuple[range, slice | Mask]]:
+def _spans(first: Ints | None, last: Ints | None, per: int) -> Iterator[tuple[range, Mask | EllipsisType]]:
     """Of entries whose lanes from `first` (0 by default) to `last` (`per`) are wanted: the ranges of lanes that there are, and which
     entries have them.
     """
     if first is None and last is None:
-        yield range(per), slice(None)
+        yield range(per), ...
         return
     begin, end = np.broadcast_arrays(0 if first is None else first, per if last is None else last)
     for code in np.unique(begin * (per + 1) + end).tolist():
         lanes = range(*divmod(code, per + 1))
         if lanes:
-            yield lanes, (begin == lanes.start) & (end == lanes.stop)
+            yield lanes, _where((begin == lanes.start) & (end == lanes.stop))
+
+
+def _where(mask: Mask) -> Mask | EllipsisType:
+    """What picks the marked entries: where all are, an index that leaves their axes apart."""
+    return ... if mask.all() else mask

@@ -14,7 +14,7 @@ from ktir.arithmetic.floats import f16_to_f32, widening
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
 from ktir.emulator.machine.replay.ops import Call, Launch, window
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, affine, runs
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, Value, View, runs, together
 from ktir.target import LANES
 
 _WORTH = 512
@@ -55,9 +55,9 @@ def cut(t: Transfer, extent: Sequence[int], buffer: Ints, lane: int) -> tuple[li
         if t.indices is None and spans is not None:
             of = (slice(None), *spans)
             memory, inside = (a[:cores].reshape(cores, *extent)[of] for a in (t.at, buffer))
-            view, inner = affine(memory, t.lane, lanes), affine(inside, lane, lanes)
-            if view is not None and inner is not None:
-                boxes.append(Box(view, inner))
+            views = together(memory, t.lane, inside, lane, lanes)
+            if views is not None:
+                boxes.append(Box(*views))
                 rest[:cores] = False
         if rest.any():
             parts.append(Part(lanes, t.at[rest], buffer[rest]))

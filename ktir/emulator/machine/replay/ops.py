@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import Block
-from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, affine, runs
+from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, runs, together
 from ktir.target import LANES
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -61,7 +61,9 @@ def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
 
 @dataclass
 class Piece:
-    """Entries, or parts of them: the elements `source` + `lane` * l of `buffer` go to `target` + l, for each l < `run`."""
+    """Entries, or parts of them: the elements `source` + `lane` * l of `buffer` go to `target` + l, for each l < `run`. Both arrays have one
+    shape: [cores, ...] where that is known.
+    """
 
     buffer: Buffer
     source: Ints
@@ -71,9 +73,9 @@ class Piece:
 
     def call(self, flat: F32) -> Call:
         """The copy to `flat`: of strides where these describe it, else of runs."""
-        of, to = affine(self.source, self.lane, self.run), affine(self.target, 1, self.run)
-        if of is not None and to is not None:
-            return np.copyto, (to.of(flat), of.of(self.buffer.flat))
+        views = together(self.source, self.lane, self.target, 1, self.run)
+        if views is not None:
+            return np.copyto, (views[1].of(flat), views[0].of(self.buffer.flat))
         (rows, shift), (into, _) = runs(self.buffer.flat, self.lane, self.run), runs(flat, 1, self.run)
         return _move, (into, self.target, rows, self.source + shift)
 

@@ -134,6 +134,19 @@ def affine(at: Ints, lane: int, lanes: int = LANES) -> View | None:
     return View(first, (*shape, lanes if lane else 1), (*strides, lane))
 
 
+def together(a: Ints, a_lane: int, b: Ints, b_lane: int, lanes: int) -> tuple[View, View] | None:
+    """Views that visit two walks of the same shape [cores, ...] in step, or None. Cores that divide several axes of a kernel are a grid,
+    whose axes have strides of their own.
+    """
+    cores = len(a)
+    for inner in [cores, *(n for n in range(2, cores) if cores % n == 0)]:
+        shape = (cores // inner, inner, *a.shape[1:]) if inner < cores else a.shape
+        first, second = affine(a.reshape(shape), a_lane, lanes), affine(b.reshape(shape), b_lane, lanes)
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
 _KNOWN = 1 << 13
 """Largest walk that is remembered, in entries."""
 
