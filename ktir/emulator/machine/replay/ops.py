@@ -61,8 +61,9 @@ def window(memory: NDArray[Any], view: View) -> NDArray[Any]:
 
 @dataclass
 class Piece:
-    """Entries, or parts of them: the elements `source` + `lane` * l of `buffer` go to `target` + l, for each l < `run`. Both arrays have one
-    shape: [cores, ...] where that is known.
+    """Entries, or parts of them: the elements `source` + `lane` * l of `buffer` go to `target` + l, for each l < `run`.
+
+    Both arrays have one shape: [cores, ...] where that is known.
     """
 
     buffer: Buffer
