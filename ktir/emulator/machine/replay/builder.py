@@ -124,7 +124,7 @@ class Builder:
         t = transfer(e.instruction, e.counters)
         cores, n = t.live.shape
         entries = np.arange(cores * n).reshape(cores, n)
-        boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1)
+        boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1, loads=True)
         pads = [(lanes, entries[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
         buffer = Buffer(cores * n * LANES, origin=None if access.pad else t.argument)
         reader = self._reader(e, t)
@@ -144,7 +144,7 @@ class Builder:
         if reader is not None:
             self.emitter.operations.append(Scatter(t, value, reader, self.claims[t.argument]))
             return
-        boxes, parts = cut(t, access.descriptor.extent, np.broadcast_to(value.at[:, 0], shape), value.lane)
+        boxes, parts = cut(t, access.descriptor.extent, np.broadcast_to(value.at[:, 0], shape), value.lane, loads=False)
         self.emitter.operations.append(Store(t.argument, t.lane, value, boxes, parts))
 
     def _reader(self, e: Event, t: Transfer) -> IndexReader | None:

@@ -40,7 +40,7 @@ class Part:
     buffer: Ints
 
 
-def cut(t: Transfer, extent: Sequence[int], buffer: Ints, lane: int) -> tuple[list[Box], list[Part]]:
+def cut(t: Transfer, extent: Sequence[int], buffer: Ints, lane: int, *, loads: bool) -> tuple[list[Box], list[Part]]:
     """The boxes and parts of a transfer; `buffer` has the elements of lane 0 [cores, entries], `lane` the distance of lanes there.
 
     There is at most one box per number of live lanes: of those cores, from the first on, whose live positions are core 0's.
@@ -55,9 +55,11 @@ def cut(t: Transfer, extent: Sequence[int], buffer: Ints, lane: int) -> tuple[li
         if t.indices is None and spans is not None:
             of = (slice(None), *spans)
             memory, inside = (a[:cores].reshape(cores, *extent)[of] for a in (t.at, buffer))
-            views = together(memory, t.lane, inside, lane, lanes)
+            walks = (memory, t.lane), (inside, lane)
+            of, to = walks if loads else walks[::-1]
+            views = together(*of, *to, lanes)
             if views is not None:
-                boxes.append(Box(*views))
+                boxes.append(Box(*(views if loads else views[::-1])))
                 rest[:cores] = False
         if rest.any():
             parts.append(Part(lanes, t.at[rest], buffer[rest]))

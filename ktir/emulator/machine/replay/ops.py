@@ -76,7 +76,8 @@ class Piece:
         """The copy to `flat`: of strides where these describe it, else of runs."""
         views = together(self.source, self.lane, self.target, 1, self.run)
         if views is not None:
-            return np.copyto, (views[1].of(flat), views[0].of(self.buffer.flat))
+            of, to = views
+            return np.copyto, (to.of(flat), of.of(self.buffer.flat))
         (rows, shift), (into, _) = runs(self.buffer.flat, self.lane, self.run), runs(flat, 1, self.run)
         return _move, (into, self.target, rows, self.source + shift)
 

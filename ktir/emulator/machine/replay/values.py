@@ -134,16 +134,16 @@ def affine(at: Ints, lane: int, lanes: int = LANES) -> View | None:
     return View(first, (*shape, lanes if lane else 1), (*strides, lane))
 
 
-def together(a: Ints, a_lane: int, b: Ints, b_lane: int, lanes: int) -> tuple[View, View] | None:
-    """Views that visit two walks of the same shape [cores, ...] in step, or None. Cores that divide several axes of a kernel are a grid,
-    whose axes have strides of their own.
+def together(source: Ints, lane: int, target: Ints, to_lane: int, lanes: int) -> tuple[View, View] | None:
+    """Views that copy the elements of one walk [cores, ...] to those of another of the same shape, or None. Cores that divide several axes
+    of a kernel are a grid, whose axes have strides of their own. Several elements of the source for one of the target have no views.
     """
-    cores = len(a)
+    cores = len(source)
     for inner in [cores, *(n for n in range(2, cores) if cores % n == 0)]:
-        shape = (cores // inner, inner, *a.shape[1:]) if inner < cores else a.shape
-        first, second = affine(a.reshape(shape), a_lane, lanes), affine(b.reshape(shape), b_lane, lanes)
-        if first is not None and second is not None:
-            return first, second
+        shape = (cores // inner, inner, *source.shape[1:]) if inner < cores else source.shape
+        of, to = affine(source.reshape(shape), lane, lanes), affine(target.reshape(shape), to_lane, lanes)
+        if of is not None and to is not None and all(n <= m for n, m in zip(of.shape, to.shape, strict=True)):
+            return of, to
     return None
 
 
