@@ -58,6 +58,8 @@ class Config:
     compilation decides."""
     dump_dir: str | None = None
     """Folder to which every stage is written; None = nothing is written."""
+    explore: str | None = None
+    """File to which a page is written that shows what becomes of a compiled graph, as `ktir-explore` does; None = no page."""
     verify_each: bool = False
     """Verify the module after every pass, not only at the end."""
 
@@ -69,8 +71,9 @@ class Config:
         for name in ("frozen_weights", "verify_each"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, but got {getattr(self, name)!r}")
-        if self.dump_dir is not None and not isinstance(self.dump_dir, (str, os.PathLike)):
-            raise ValueError(f"dump_dir must be the path of a folder, but got {self.dump_dir!r}")
+        for name, what in (("dump_dir", "a folder"), ("explore", "a file")):
+            if (given := getattr(self, name)) is not None and not isinstance(given, (str, os.PathLike)):
+                raise ValueError(f"{name} must be the path of {what}, but got {given!r}")
         most = self.machine().cores
         if self.cores is None:
             object.__setattr__(self, "cores", most)

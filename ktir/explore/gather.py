@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,9 +95,14 @@ def explore(title: str, model: Any, *inputs: Any) -> Explored:
 
     model: a function or module of PyTorch. Raises KtirError as `ktir.capture` does.
     """
-    found = Explored(title)
     graphs: list[fx.GraphModule] = []
     regions = capture_regions(model, *inputs, seen=graphs.append)
+    return of_graphs(title, graphs, regions)
+
+
+def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region]) -> Explored:
+    """The same for graphs of ATen and the programs that were made of them."""
+    found = Explored(title)
     for number, graph in enumerate(graphs):
         name = "graph" if len(graphs) == 1 else f"graph {number}"
         found.views.append(View(name, "graph", min(number, len(regions) - 1), graph_lines(graph, found.places)))

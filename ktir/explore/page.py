@@ -7,13 +7,17 @@ import html
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from torch import fx
+
 from ktir.diagnostics import KtirError
-from ktir.explore.gather import Explored, Run, Slice
+from ktir.explore.gather import Explored, Run, Slice, of_graphs
+from ktir.lowering.region_to_ktir.region import Region
 
 VERSION = 1
 _DATA = re.compile(r'<script id="data" type="application/octet-stream">([^<]*)</script>')
@@ -35,6 +39,14 @@ def write(explored: Explored, place: Path, before: Path | None = None) -> None:
     ):
         text = text.replace(f"@@{name}@@", content)
     place.write_text(text, encoding="utf-8")
+
+
+def write_graph(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region], place: Path) -> None:
+    """Write the page of graphs of ATen and the programs that were made of them. Raises KtirError where it cannot be written."""
+    try:
+        write(of_graphs(title, graphs, regions), place)
+    except OSError as error:
+        raise KtirError(f"explore: cannot write '{place}': {error.strerror or error}") from None
 
 
 def read(place: Path) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         for_each = functools.partial(PerShape, gm, with_numbers)
         if not again and (sizes := dynamic_sizes(gm)):
             return for_each(f"dynamic shapes: {', '.join(sizes)}", rungs=config.current().buckets)
-        cached = not config.current().dump_dir  # who asks for the stages must get them
+        cached = not (config.current().dump_dir or config.current().explore)  # who asks for the stages must get them
         strict = config.current().fallback == "error"
         try:
             tracing.compiled_one()
@@ -108,7 +108,7 @@ def compile_graph(
 
     Torch's caches are neither read nor written where not `cached`. `device`: where the graph will run, if not where the inputs are.
     """
-    from ktir.lowering.inductor import adapter, devices, wrapper
+    from ktir.lowering.inductor import adapter, devices, explored, wrapper
 
     compile_region = compile_region or wrapper.compile_region
     with _own_errors():
@@ -124,8 +124,15 @@ def compile_graph(
         def compile_with(cached: bool) -> Any:
             return adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside, cached=cached)
 
-        compiled = _with_packages(compile_with) if cached else compile_with(cached)
+        with explored.shown(compile_region, _title(gm)) as compile_region:
+            compiled = _with_packages(compile_with) if cached else compile_with(cached)
         return compiled if device == devices.HOST else Direct(devices.placed(compiled, gm, device))
+
+
+def _title(gm: fx.GraphModule) -> str:
+    """What a page about a graph is called: the first line of the source that it has something from."""
+    places = (source(node) for node in gm.graph.nodes)
+    return next((str(place) for place in places if place), "a graph")
 
 
 def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._inductor.virtualized import V
 
 from ktir.diagnostics import KtirError, close_to
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
+from ktir.lowering.inductor.nodes import lowered_now
 from ktir.lowering.inductor.running.fallback import chain
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.lowering.region_to_ktir.translate import translate
@@ -47,8 +47,8 @@ def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], N
 
     def take(region: Region) -> str:
         translate(region)  # what is refused must become a call on the host here too
-        graph = V.graph.module
-        if seen is not None and isinstance(graph, fx.GraphModule) and graph not in graphs:
+        graph = lowered_now()
+        if seen is not None and graph is not None and graph not in graphs:
             graphs.append(graph)
             seen(graph)
         key = f"{len(taken):064x}"

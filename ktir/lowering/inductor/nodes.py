@@ -49,6 +49,12 @@ def origins_of(node: Any) -> tuple[Any, ...]:
     return tuple(map(origin, named or found))
 
 
+def lowered_now() -> torch.fx.GraphModule | None:
+    """The graph of ATen that Inductor lowers at this moment."""
+    graph = V.graph.module
+    return graph if isinstance(graph, torch.fx.GraphModule) else None
+
+
 @functools.cache
 def _type_rules() -> DtypePropagationOpsHandler:
     return DtypePropagationOpsHandler()

@@ -29,7 +29,7 @@ from ktir.package import schema
 from ktir.pipeline import NamedPipeline
 from ktir.target import HALVES
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
 
 _NAMES = {
     ir.DenseI64ArrayAttr: "array of i64",

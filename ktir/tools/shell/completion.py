@@ -23,9 +23,9 @@ _TOOLS = Path(__file__).parents[1]
 
 def parsers() -> Iterator[ArgumentParser]:
     """The command line of every tool."""
-    for name in sorted(path.stem for path in _TOOLS.glob("ktir_*.py")):
-        module = importlib.import_module(f"ktir.tools.{name}")
-        tool = name.replace("_", "-")
+    for path in sorted(_TOOLS.rglob("ktir_*.py"), key=lambda path: path.stem):
+        module = importlib.import_module(".".join(("ktir", "tools", *path.relative_to(_TOOLS).with_suffix("").parts)))
+        tool = path.stem.replace("_", "-")
         if hasattr(module, "parser"):
             yield module.parser()
         else:

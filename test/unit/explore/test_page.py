@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 
+from ktir.device.autoload import register
 from ktir.diagnostics import KtirError
 from ktir.explore import page
 from ktir.explore.gather import Explored, explore
@@ -175,3 +177,33 @@ def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:
     assert "lines are new" in seen["compare"][0]
     assert "both are equal" in seen["equal"]
     assert len(seen["kernel"]) >= 3
+
+
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+def test_a_compiled_model_writes_its_page(device: str, tmp_path: Path, on_chip: None) -> None:
+    register()
+    torch._dynamo.reset()
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x) + 1
+        torch._dynamo.graph_break()
+        return torch.exp(y)
+
+    x, place = torch.linspace(-2, 2, 100).reshape(4, 25), tmp_path / "two graphs.html"
+    options: dict[str, Any] = {"explore": str(place)}
+    found = torch.compile(broken, backend="spyre", options=options)(x.to(device))
+    torch.testing.assert_close(found.cpu(), torch.exp(torch.relu(x.double()) + 1).float(), rtol=2**-22, atol=0)
+    for name, op in (("two graphs.html", "relu"), ("two graphs-1.html", "exp")):
+        data = page.read(tmp_path / name)
+        assert any(op in data["lines"][n][0] for v in data["views"] if v["kind"] == "graph" for n in v["lines"])
+        assert [s["name"] for s in data["sources"]] == [__file__]
+        assert data["title"].startswith(f"{__file__}:")
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"explore": str(tmp_path / "no" / "page.html"), "fallback": "error"}
+    with pytest.raises(BackendCompilerFailed, match=r"explore: cannot write '.*page\.html': No such file or directory"):
+        torch.compile(torch.neg, backend="spyre", options=options)(torch.ones(3))
+    with pytest.raises(BackendCompilerFailed, match="explore must be the path of a file, but got 3"):
+        torch.compile(torch.neg, backend="spyre", options=options | {"explore": 3})(torch.ones(3))
