@@ -110,7 +110,6 @@ def compile_graph(
     """
     from ktir.lowering.inductor import adapter, devices, explored, wrapper
 
-    compile_region = compile_region or wrapper.compile_region
     with _own_errors():
         nested.flatten(gm)
         check_call(gm)
@@ -121,10 +120,11 @@ def compile_graph(
         device = device or devices.device_of(gm, inputs)
         beside = beside_operators(gm, inputs)
 
-        def compile_with(cached: bool) -> Any:
-            return adapter.compile_graph(gm, inputs, compile_region, device=device.type, nonce=beside, cached=cached)
+        with explored.shown(compile_region or wrapper.compile_region, _title(gm)) as compile_one:
 
-        with explored.shown(compile_region, _title(gm)) as compile_region:
+            def compile_with(cached: bool) -> Any:
+                return adapter.compile_graph(gm, inputs, compile_one, device=device.type, nonce=beside, cached=cached)
+
             compiled = _with_packages(compile_with) if cached else compile_with(cached)
         return compiled if device == devices.HOST else Direct(devices.placed(compiled, gm, device))
 
