@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._refs import native_layer_norm
 
@@ -33,7 +34,9 @@ def _bound(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _between(x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
-    """`clamp`: one limit after the other."""
+    """`clamp`: one limit after the other. Where one is NaN PyTorch does not look at the other, which the type may not hold."""
+    if x.is_floating_point() and any(isinstance(limit, float) and math.isnan(limit) for limit in (low, high)):
+        return torch.full_like(x, math.nan)
     for limit, bound in ((low, _bound(torch.lt)), (high, _bound(torch.gt))):
         x = x if limit is None or x is NotImplemented else bound(x, limit)
     return x
@@ -53,6 +56,9 @@ def _of_its_type(form: Any) -> Callable[..., Any]:
         tensor, number = (a, b) if isinstance(a, torch.Tensor) else (b, a)
         if not tensor.is_floating_point() or not isinstance(number, int | float):
             return NotImplemented
+        if tensor.dtype == torch.float32:
+            with np.errstate(over="ignore"):
+                number = float(np.float32(number))  # what is beyond the type is infinite: `full` refuses it
         return form(*(x if x is tensor else _as_its_type(number, tensor) for x in (a, b)))
 
     return run

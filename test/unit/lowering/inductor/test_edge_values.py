@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -188,3 +189,16 @@ def test_no_product_with_zero_is_taken_for_zero(dtype: torch.dtype) -> None:
     for mine, theirs in zip(compiled(of_zero_and_one)(a), of_zero_and_one(a), strict=True):
         same((mine,), (theirs,))
         assert torch.equal(torch.signbit(mine[~mine.isnan()]), torch.signbit(theirs[~theirs.isnan()]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_numbers_that_the_type_does_not_hold(dtype: torch.dtype, on_chip: None) -> None:
+    """Beside a limit that is NaN PyTorch does not look at the other one; a factor of `xlogy` beyond the type is infinite."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.clamp(1e39, math.nan), x.clamp(math.nan, 1.0), torch.xlogy(x.abs(), 1e39), torch.xlogy(1e39, x.abs())
+
+    torch._dynamo.reset()
+    x = torch.tensor([1.0, -2.0, math.nan, 0.0, 3.0, math.inf], dtype=dtype)
+    for a, b in zip(torch.compile(f, backend="spyre", options={"fallback": "error"})(x), f(x), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
