@@ -47,12 +47,14 @@ def keep(key: str, machine: Machine) -> None:
     if machine.seconds < WORTH or (place := _place(key)) is None:
         return
     try:
+        data = to_bytes(machine.kept())
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as scratch:
-            scratch.write(to_bytes(machine.kept()))
-        os.replace(scratch.name, place)
+        with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as scratch:
+            new = Path(scratch) / place.name
+            new.write_bytes(data)
+            os.replace(new, place)
         _make_room(place.parent)
-    except OSError as error:
+    except (OSError, RecursionError) as error:  # a program may be deeper than Python's stack
         log.debug("what a machine has found out is not kept in %s: %s", place, error)
 
 
@@ -65,7 +67,7 @@ def _place(key: str) -> Path | None:
 
 
 def _make_room(within: Path) -> None:
-    files = sorted(((s.st_mtime, s.st_size, path) for path in within.iterdir() for s in [path.stat()]), reverse=True)
+    files = sorted(((s.st_mtime, s.st_size, path) for path in within.iterdir() if path.is_file() for s in [path.stat()]), reverse=True)
     room = _MOST_BYTES
     for _, size, path in files:
         room -= size

@@ -131,3 +131,13 @@ def test_a_faulty_program_is_refused_each_time(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(KtirError, match="the program is wrong"):
             cache.load(key)(np.zeros((57, 10), np.float16), np.zeros((57, 10), np.float16), strict=True)
     assert kept(tmp_path) == []
+
+
+def test_a_program_that_is_too_deep_is_launched(files: dict[str, bytes], runs: list[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def deep(_: Any) -> bytes:
+        raise RecursionError
+
+    monkeypatch.setattr(machines, "to_bytes", deep)
+    launch(files)
+    launch(files)
+    assert len(runs) == 2
