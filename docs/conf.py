@@ -18,7 +18,7 @@ extensions = ["myst_parser", "mlir_lexer"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "examples", "README.md"]
 highlight_language = "text"
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"KTIR {__version__}"
