@@ -136,7 +136,7 @@ def graph_lines(graph: fx.GraphModule, places: Places) -> list[Line]:
     for name, module in graph.named_modules():
         if isinstance(module, fx.GraphModule):
             found += [Line(f"graph {name}:")] if name else []
-            found += [Line(node.format_node() or str(node), _of_node(node, places)) for node in module.graph.nodes if node.op != "root"]
+            found += [Line(node.format_node() or str(node), _of_node(node, places)) for node in module.graph.nodes]
     return found
 
 
@@ -200,6 +200,3 @@ def _slice(event: dict[str, Any], rows: dict[tuple[int, int], str], us: float, p
     name = event["name"] if event["cat"] in ("wait", "kernel") else f"{event['name']} {arguments.get('op', '')}".rstrip()
     row = rows.get((event["pid"], event["tid"]), str(event["tid"]))
     return Slice(row, name, begin, end, places.of(_quoted(arguments.get("source"))), event["cat"] == "wait")
-
-
-__all__ = ["Explored", "Run", "Slice", "View", "explore"]

@@ -30,15 +30,14 @@ def write(explored: Explored, place: Path, before: Path | None = None) -> None:
         _beside(data, read(before))
     packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 9)).decode()
     parts = files("ktir.explore") / "assets"
+    contents = {
+        "TITLE": html.escape(explored.title),
+        "STYLE": (parts / "page.css").read_text(encoding="utf-8"),
+        "SCRIPT": "".join((parts / f"{n}.js").read_text(encoding="utf-8") for n in ("panes", "drawings", "page")),
+        "DATA": packed,
+    }
     text = (parts / "page.html").read_text(encoding="utf-8")
-    for name, content in (
-        ("TITLE", html.escape(explored.title)),
-        ("STYLE", (parts / "page.css").read_text(encoding="utf-8")),
-        ("SCRIPT", "".join((parts / f"{n}.js").read_text(encoding="utf-8") for n in ("panes", "drawings", "page"))),
-        ("DATA", packed),
-    ):
-        text = text.replace(f"@@{name}@@", content)
-    place.write_text(text, encoding="utf-8")
+    place.write_text(re.sub("@@([A-Z]+)@@", lambda match: contents[match[1]], text), encoding="utf-8")
 
 
 def write_graph(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region], place: Path) -> None:

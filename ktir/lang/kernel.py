@@ -62,12 +62,11 @@ class _Recent(OrderedDict[Any, Any]):
 
     def found(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for a key, or is now."""
-        if key not in self:
-            self[key] = make()
-            if len(self) > self.most:
-                self.popitem(last=False)
-        self.move_to_end(key)
-        return self[key]
+        known = self.pop(key, None) or make()
+        self[key] = known  # the last one now
+        while len(self) > self.most:
+            self.popitem(last=False)
+        return known
 
 
 @dataclass(eq=False)

@@ -117,7 +117,8 @@ class Kernel:
             _changed(tensors, chip.written)
         if self._to_keep is not None:
             key, self._to_keep = self._to_keep, None
-            machines.keep(key, chip.machine)
+            with chip.lock:  # no launch notes anything meanwhile
+                machines.keep(key, chip.machine)
 
     def _execute(self, tensors: tuple[Any, ...]) -> None:
         assert self.logical is not None

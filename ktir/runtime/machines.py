@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,10 @@ def load(key: str) -> Kept | None:
         return None
     try:
         data = place.read_bytes()
-        os.utime(place)  # used now
     except OSError:
         return None
+    with suppress(OSError):  # of another user, in a folder that is shared
+        os.utime(place)  # used now
     return from_bytes(data)
 
 

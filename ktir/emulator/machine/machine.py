@@ -85,7 +85,7 @@ class Machine:
         return Builder(self.program, self.trace, self.target.corelets).build() if self._kept is None else self._kept.operations
 
     def kept(self) -> Kept:
-        """What a machine of the same program can be made with. There is nothing in it of a launch."""
+        """What a machine of the same program can be made with; not during a launch, of which nothing is in it."""
         self._operations.noticed.clear()
         return self._kept or Kept(self.report, self._operations)
 

@@ -3,6 +3,12 @@
 const INK = { work: "#3b7dd8", copy: "#2a9d6f", kernel: "#7a5cc4", wait: "#c9ced6", lx: "#3b7dd8", other: "#8b97a5" };
 const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Put a tip beside the pointer. */
+function beside(tip, e) {
+  tip.style.left = Math.min(e.clientX + 12, innerWidth - 320) + "px";
+  tip.style.top = e.clientY + 14 + "px";
+}
+
 /** Slices in rows over cycles: drag or wheel to move and zoom. */
 class Timeline {
   constructor(root, choice, names, tip) {
@@ -84,8 +90,7 @@ class Timeline {
     const [, begin, end, name, , places] = slice;
     const from = places.map((p) => this.choice.places[p]).map(([f, l]) => `${f.split("/").pop()}:${l}`);
     this.tip.textContent = `${this.names[name]}\n${(end - begin).toLocaleString()} cycles, ${begin.toLocaleString()} to ${end.toLocaleString()}` + (from.length ? `\n${from.join(", ")}` : "");
-    this.tip.style.left = Math.min(e.clientX + 12, innerWidth - 320) + "px";
-    this.tip.style.top = e.clientY + 14 + "px";
+    beside(this.tip, e);
     if (places.length) this.choice.show(places, keep, this);
   }
 
@@ -93,14 +98,7 @@ class Timeline {
     if (!this.rows || !this.root.clientWidth || this.root.hidden) return;
     this.width = this.root.clientWidth;
     this.height = Math.max(14, Math.min(26, (this.root.clientHeight - 66) / this.rows.length));
-    const high = this.rows.length * this.height + 26, ratio = devicePixelRatio || 1;
-    this.canvas.width = this.width * ratio;
-    this.canvas.height = high * ratio;
-    this.canvas.style.width = this.width + "px";
-    this.canvas.style.height = high + "px";
-    const c = this.canvas.getContext("2d");
-    c.scale(ratio, ratio);
-    c.font = "11px system-ui, sans-serif";
+    const c = sized(this.canvas, this.width, this.rows.length * this.height + 26);
     c.textBaseline = "middle";
     const text = shade("--text"), faint = shade("--faint"), lit = this.choice.same.size > 0;
     this.sorted.forEach((slices, r) => {
@@ -181,8 +179,7 @@ class Scratchpad {
     if (!found) { if (keep) this.choice.clear(); return; }
     const [first, last, begin, end, name, , places] = found;
     this.tip.textContent = `${this.names[name]}\nbytes ${(first * 128).toLocaleString()} to ${((last + 1) * 128).toLocaleString()}, cycles ${begin.toLocaleString()} to ${end.toLocaleString()}`;
-    this.tip.style.left = Math.min(e.clientX + 12, innerWidth - 320) + "px";
-    this.tip.style.top = e.clientY + 14 + "px";
+    beside(this.tip, e);
     if (places.length) this.choice.show(places, keep, this);
   }
 

@@ -12,8 +12,10 @@ from typing import Any
 from torch import fx
 
 from ktir import config
+from ktir.diagnostics import Unsupported
 from ktir.lowering.inductor.nodes import lowered_now
 from ktir.lowering.region_to_ktir.region import Region
+from ktir.runtime import notices
 
 RegionCompiler = Callable[[Any], str]
 
@@ -45,4 +47,7 @@ def shown(compile_region: RegionCompiler, title: str) -> Iterator[RegionCompiler
     if regions:
         number = next(_numbers.setdefault(str(Path(asked).absolute()), itertools.count()))
         place = Path(asked) if not number else Path(asked).with_stem(f"{Path(asked).stem}-{number}")
-        import_module("ktir.explore.page").write_graph(title, graphs, [*regions.values()], place)  # stands above, and loads where asked
+        try:
+            import_module("ktir.explore.page").write_graph(title, graphs, [*regions.values()], place)  # stands above, and loads where asked
+        except Unsupported as error:  # a program that the chip does not take runs all the same
+            notices.warn(error, f"there is no page '{place}'")

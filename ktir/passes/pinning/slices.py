@@ -69,8 +69,8 @@ def _split(element: Element, dim: int, op: ir.Operation) -> Element:
     if isinstance(element, Leaf) and isinstance(element.source, Shared):
         return _split(element.source.value.element.moved(dict(enumerate(element.walk))), dim, op)
     if not isinstance(element, Leaf) or not isinstance(element.source, Loaded) or not element.source.place.splits:
-        raise refused(op, "moves elements between lanes of what is computed or clipped, for which there is no instruction; the nearest "
-                      "supported form stores it and loads it again")  # fmt: skip
+        what = "moves elements between lanes of what is computed or clipped, for which there is no instruction"
+        raise refused(op, f"{what}; the nearest supported form stores it and loads it again")
     source, own = element.source, element.walk.index(dim)
     with ir.InsertionPoint(source.anchor), source.anchor.location:
         place = source.place.split(own, spyreop.SLICE)

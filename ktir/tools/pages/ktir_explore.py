@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
-from ktir.diagnostics import KtirError
-from ktir.tools.shared.script import Usage, model_of
+from ktir.tools.shared.script import on_model
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,23 +26,15 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit status: 0 written, 1 refused, 2 a wrong call."""
     options = parser().parse_args(arguments)
-    try:
-        model, inputs = model_of(options.target)
+
+    def run(model: Any, *inputs: Any) -> None:
         from ktir.explore.gather import explore
         from ktir.explore.page import write
 
         write(explore(options.target, model, *inputs), options.output, options.before)
-    except Usage as error:
-        print(f"ktir-explore: error: {error}", file=sys.stderr)
-        return 2
-    except KtirError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"ktir-explore: error: cannot write '{options.output}': {error.strerror or error}", file=sys.stderr)
-        return 1
-    print(f"{options.output}: {options.output.stat().st_size:,} bytes")
-    return 0
+        print(f"{options.output}: {options.output.stat().st_size:,} bytes")
+
+    return on_model("ktir-explore", options.target, options.output, run)
 
 
 if __name__ == "__main__":

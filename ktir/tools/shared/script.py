@@ -4,14 +4,57 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import logging
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from ktir.diagnostics import KtirError
 
 
 class Usage(Exception):
     """A fault in what was asked for; its text is what the user reads."""
+
+
+def on_model(command: str, target: str, output: Path | None, run: Callable[..., object]) -> int:
+    """Run a command on `run(model, *inputs)`; its exit status: 0 done, 1 refused or not written, 2 a wrong call. Where a model fails on its
+    inputs in eager PyTorch, too, that is a fault in what was asked for.
+    """
+    log = logging.getLogger("torch._subclasses.fake_tensor")  # says of each failure, with a traceback, what the error says
+    before, log.disabled = log.disabled, True
+    try:
+        model, inputs = model_of(target)
+        try:
+            run(model, *inputs)
+        except (KtirError, OSError):
+            raise
+        except Exception:
+            _check_eager(target, model, inputs)
+            raise
+    except Usage as error:
+        print(f"{command}: error: {error}", file=sys.stderr)
+        return 2
+    except KtirError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{command}: error: cannot write '{output}': {error.strerror or error}", file=sys.stderr)
+        return 1
+    finally:
+        log.disabled = before
+    return 0
+
+
+def _check_eager(target: str, model: Any, inputs: Sequence[Any]) -> None:
+    """Raises Usage where a model fails on its inputs."""
+    try:
+        model(*inputs)
+    except Exception as error:
+        file, _, name = target.rpartition(":")
+        said = f"{place_of(error, Path(file))}{type(error).__name__}: {error}"
+        raise Usage(f"the model of '{name}' fails on its example inputs: {said}") from None
 
 
 def model_of(target: str) -> tuple[Any, tuple[Any, ...]]:

@@ -33,10 +33,11 @@ def test_the_command_of_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         (["missing.py:f"], 2, "ktir-explore: error: cannot open script 'missing.py': no such file"),
         (["no colon"], 2, "expects SCRIPT.py:FUNCTION"),
-        (["model.py:other"], 2, "has no function 'other'; it has made, refused"),
+        (["model.py:other"], 2, "has no function 'other'; it has made, refused, failing"),
         (["model.py:made", "-o", "no/such/folder.html"], 1, "cannot write 'no/such/folder.html': No such file or directory"),
         (["model.py:made", "--before", "model.py"], 1, "'model.py' is no page"),
         (["model.py:refused"], 1, "error:"),
+        (["model.py:failing"], 2, "the model of 'failing' fails on its example inputs: model.py:9: RuntimeError"),
     ],
 )
 def test_wrong_calls(
@@ -45,7 +46,8 @@ def test_wrong_calls(
     monkeypatch.chdir(tmp_path)
     made = "import torch\n\ndef made():\n    return torch.neg, torch.ones(4)\n\n"
     refused = "def refused():\n    return (lambda x: x.view(2, 2)), torch.ones(4)\n"
-    (tmp_path / "model.py").write_text(made + refused)
+    failing = "def failing():\n    return (lambda x: x @ x.new_ones(5)), torch.ones(4)\n"
+    (tmp_path / "model.py").write_text(made + refused + failing)
     assert main(arguments) == status
     found = capsys.readouterr()
     assert said in found.err

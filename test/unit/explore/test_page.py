@@ -21,6 +21,7 @@ from ktir.diagnostics import KtirError
 from ktir.explore import page
 from ktir.explore.gather import Explored, explore
 from ktir.explore.lines import Places, lines_of
+from ktir.runtime import metrics
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -207,3 +208,15 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
         torch.compile(torch.neg, backend="spyre", options=options)(torch.ones(3))
     with pytest.raises(BackendCompilerFailed, match="explore must be the path of a file, but got 3"):
         torch.compile(torch.neg, backend="spyre", options=options | {"explore": 3})(torch.ones(3))
+
+
+def test_what_the_chip_does_not_take_runs_without_a_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch._dynamo.reset()
+    x, place = torch.linspace(-2, 2, 9, dtype=torch.float64), tmp_path / "page.html"
+    options: dict[str, Any] = {"explore": str(place)}
+    with metrics.counted() as launches:
+        found = torch.compile(lambda x: x * 3 + 1, backend="spyre", options=options)(x)
+    assert launches() == metrics.Launches(executor=1)
+    assert torch.equal(found, x * 3 + 1)
+    assert f"there is no page '{place}'" in caplog.text
+    assert not place.exists()

@@ -141,3 +141,30 @@ def test_a_program_that_is_too_deep_is_launched(files: dict[str, bytes], runs: l
     launch(files)
     launch(files)
     assert len(runs) == 2
+
+
+def test_nothing_is_launched_while_it_is_kept(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a launch notes of its divisions would be cleared."""
+    locked: list[bool] = []
+    own = machines.keep
+
+    def keep(key: str, machine: machine.Machine) -> None:
+        chip = cache.load(key).chip
+        assert chip is not None
+        locked.append(chip.lock.locked())
+        own(key, machine)
+
+    monkeypatch.setattr(machines, "keep", keep)
+    launch(files)
+    assert locked == [True]
+
+
+def test_files_of_others_are_read(files: dict[str, bytes], runs: list[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    launch(files)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.utime", refuse)
+    launch(files)
+    assert len(runs) == 1

@@ -123,9 +123,9 @@ class Builder:
         assert access
         t = transfer(e.instruction, e.counters)
         cores, n = t.live.shape
-        entries = np.arange(cores * n).reshape(cores, n)
-        boxes, parts = cut(t, access.descriptor.extent, entries * LANES, 1, loads=True)
-        pads = [(lanes, entries[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
+        numbers = np.arange(cores * n).reshape(cores, n)
+        boxes, parts = cut(t, access.descriptor.extent, numbers * LANES, 1, loads=True)
+        pads = [(lanes, numbers[t.live == lanes]) for lanes in np.unique(t.live[t.live < LANES]).tolist()]
         buffer = Buffer(cores * n * LANES, origin=None if access.pad else t.argument)
         reader = self._reader(e, t)
         gathers = None if reader is None else Gather(reader, t.at)
