@@ -20,7 +20,6 @@ from ktir.explore.lines import Line, Places, lines_of
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Program
 from ktir.lowering.compile import compile_logical
-from ktir.lowering.inductor.capture import capture_regions
 from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
@@ -90,18 +89,11 @@ class Explored:
                 yield file, lines, files[file]
 
 
-def explore(title: str, model: Any, *inputs: Any) -> Explored:
-    """Compile `model(*inputs)` and run the control plane of its programs; no value is computed.
-
-    model: a function or module of PyTorch. Raises KtirError as `ktir.capture` does.
-    """
-    graphs: list[fx.GraphModule] = []
-    regions = capture_regions(model, *inputs, seen=graphs.append)
-    return of_graphs(title, graphs, regions)
-
-
 def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region]) -> Explored:
-    """The same for graphs of ATen and the programs that were made of them."""
+    """Compile the programs that were made of graphs of ATen, and run their control planes; no value is computed.
+
+    Raises KtirError and Unsupported where a program does not compile for the chip.
+    """
     found = Explored(title)
     for number, graph in enumerate(graphs):
         name = "graph" if len(graphs) == 1 else f"graph {number}"

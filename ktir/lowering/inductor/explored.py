@@ -1,11 +1,10 @@
-"""Graphs that `config.explore` asks to see: what becomes of them is gathered on its way, and `ktir.explore` draws the page."""
+"""Graphs that `config.explore` asks to see: their programs are taken down on the way, and `ktir.explore` draws the page."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,11 @@ def shown(compile_region: RegionCompiler, title: str) -> Iterator[RegionCompiler
 
     yield watched
     if regions:
+        from ktir.explore import page
+
         number = next(_numbers.setdefault(str(Path(asked).absolute()), itertools.count()))
         place = Path(asked) if not number else Path(asked).with_stem(f"{Path(asked).stem}-{number}")
         try:
-            import_module("ktir.explore.page").write_graph(title, graphs, [*regions.values()], place)  # stands above, and loads where asked
+            page.write_graph(title, graphs, [*regions.values()], place)
         except Unsupported as error:  # a program that the chip does not take runs all the same
             notices.warn(error, f"there is no page '{place}'")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktir.tools.shared.script import on_model
+
+if TYPE_CHECKING:
+    from ktir.explore.gather import Explored
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,12 +26,21 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def explore(title: str, model: Any, *inputs: Any) -> Explored:
+    """What a page shows of `model(*inputs)`, a function or module of PyTorch. Raises KtirError as `ktir.capture` does."""
+    from ktir.explore.gather import of_graphs
+    from ktir.lowering.inductor.capture import capture_regions
+
+    graphs: list[Any] = []
+    regions = capture_regions(model, *inputs, seen=graphs.append)
+    return of_graphs(title, graphs, regions)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit status: 0 written, 1 refused, 2 a wrong call."""
     options = parser().parse_args(arguments)
 
     def run(model: Any, *inputs: Any) -> None:
-        from ktir.explore.gather import explore
         from ktir.explore.page import write
 
         write(explore(options.target, model, *inputs), options.output, options.before)

@@ -19,9 +19,10 @@ from torch._dynamo.exc import BackendCompilerFailed
 from ktir.device.autoload import register
 from ktir.diagnostics import KtirError
 from ktir.explore import page
-from ktir.explore.gather import Explored, explore
+from ktir.explore.gather import Explored
 from ktir.explore.lines import Places, lines_of
 from ktir.runtime import metrics
+from ktir.tools.pages.ktir_explore import explore
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
