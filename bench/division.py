@@ -42,7 +42,7 @@ def main() -> None:
     plans = [solve(problem, target) for _, problem in problems]
     seconds = time.process_time() - start
 
-    print(f"{'model':<20}{'matmul':<26}{'division':<58}{'us':>10} {'bound':<8}{'roofline':>9}{'divisors':>9}")
+    print(f"{'model':<20}{'matmul':<26}{'division':<58}{'us':>10} {'bound':<16}{'roofline':>9}{'divisors':>9}")
     gains = []
     for (model, problem), plan in zip(problems, plans, strict=True):
         exact = solve(problem, target, tails="exact")
@@ -50,7 +50,8 @@ def main() -> None:
         gains.append(gain)
         roofline = roofline_cycles(problem, target) / plan.cost.cycles
         division = describe(problem, plan.division)
-        print(f"{model:<20}{problem.name:<26}{division:<58}{plan.microseconds:>10.2f} {plan.cost.bound:<8}{roofline:>9.0%}{gain:>8.2f}x")
+        bound = plan.cost.bound.resource.title
+        print(f"{model:<20}{problem.name:<26}{division:<58}{plan.microseconds:>10.2f} {bound:<16}{roofline:>9.0%}{gain:>8.2f}x")
     print(f"{len(plans)} matmuls solved in {seconds:.2f} s")
     print(f"uneven shares gain {statistics.mean(gains):.3f}x on average, {max(gains):.2f}x at most")
     headline = solve(matmul(8192, 32768, 4096, name="8192x32768x4096", layouts="free"), target)

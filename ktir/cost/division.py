@@ -58,7 +58,7 @@ class Plan:
             out.append(f"  layout of {name}: {list(layout.device_size)}")
         if self.runner_up is not None:
             division, cost = self.runner_up
-            more = f"{cost.cycles / self.cost.cycles - 1:+.1%}, bound by {cost.bound}"
+            more = f"{cost.cycles / self.cost.cycles - 1:+.1%}, bound by the {cost.bound.resource.title}"
             out.append(f"  runner-up: {describe(self.problem, division)}, {self.target.microseconds(cost.cycles):.2f} us ({more})")
         out.append(f"  {self.considered} candidates compared; this is the best of them")
         out += [f"  {count} refused: {reason}" for reason, count in self.refused.items()]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ktir.isa.resources import Bound, Resource, bound_of
 from ktir.target import Target
 
-COMPUTE = ("PT", "SFP", "LX")
+COMPUTE = {"PT": Resource.PT, "SFP": Resource.SFP, "LX": Resource.LX}
 """Units of a core that work at the same time: matrix array, vector unit, scratchpad port."""
 
 SERIAL = ("partial sums", "start")
@@ -47,13 +48,33 @@ class Term(NamedTuple):
 class Cost(NamedTuple):
     """Cycles of a kernel and where they come from.
 
-    The units run concurrently: cycles = max(compute + fill, dram, ring + tail, stores) + partial sums + start. `bound` names the largest:
-    `compute`, `dram`, `ring` or `stores`.
+    The units run concurrently: cycles = max(compute + fill, dram, ring + tail, stores) + partial sums + start.
     """
 
     cycles: float
-    bound: str
     terms: tuple[Term, ...]
+
+    @property
+    def bound(self) -> Bound:
+        """What bounds it by these terms. The longest chain has all that the largest unit does, then waits for memory, as far as that is
+        busy, then for its latency.
+        """
+        loads = {resource: self.of(unit) for unit, resource in COMPUTE.items()}
+        loads[Resource.MEMORY] = dram = self.of("dram")
+        ring, stores = self.of("ring") + self.of("tail"), self.of("stores")
+        if ring > dram:  # a delivery without receivers takes as long as the channel
+            loads[Resource.RING] = ring
+        if stores > dram:
+            loads[Resource.LX] = max(loads[Resource.LX], stores)
+        largest = max(loads, key=lambda r: loads[r])
+        serial = self.of("partial sums")
+        chain = {largest: loads[largest]}
+        waits = max(self.cycles - serial - loads[largest], 0.0)
+        filled = min(waits, max(dram - chain.get(Resource.MEMORY, 0.0), 0.0))
+        chain[Resource.MEMORY] = chain.get(Resource.MEMORY, 0.0) + filled
+        chain[Resource.LATENCY] = waits - filled
+        chain[Resource.RING] = chain.get(Resource.RING, 0.0) + serial
+        return bound_of(chain, loads)
 
     def of(self, unit: str) -> float:
         """Cycles of one unit."""
@@ -67,7 +88,8 @@ class Cost(NamedTuple):
     def lines(self, target: Target) -> list[str]:
         """The terms as text, one per line."""
         shown = (t for t in self.terms if t.cycles and (t.unit not in ("ring", "tail", "stores") or t.times > 1))
-        return [f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by {self.bound}", *(f"  {t}" for t in shown)]
+        head = f"{target.microseconds(self.cycles):.2f} us ({self.cycles:,.0f} cycles), bound by the {self.bound.resource.title}"
+        return [head, *(f"  {t}" for t in shown)]
 
 
 _UNITS: dict[str, float] = dict.fromkeys((*COMPUTE, "fill", "dram", "ring", "tail", "stores", *SERIAL), 0.0)
@@ -80,14 +102,7 @@ def combine(terms: list[Term]) -> Cost:
         sums[unit] += cycles
     compute = max(sums["PT"], sums["SFP"], sums["LX"]) + sums["fill"]
     dram, ring, partial = sums["dram"], sums["ring"] + sums["tail"], sums["partial sums"]
-    cycles = max(compute, dram, ring, sums["stores"])
-    if partial > cycles or (ring > dram and ring > compute):
-        bound = "ring"
-    elif sums["stores"] > max(compute, dram):
-        bound = "stores"
-    else:
-        bound = "compute" if compute > dram else "dram"
-    return Cost(cycles + partial + sums["start"], bound, tuple(terms))
+    return Cost(max(compute, dram, ring, sums["stores"]) + partial + sums["start"], tuple(terms))
 
 
 def kernel_start(target: Target) -> int:

@@ -90,10 +90,8 @@ class _Kernel:
             terms.append(Term("dram", "turnaround between reads and writes", lost))
         busy = {unit: sum(t.cycles for t in terms if t.unit == unit) for unit in ("PT", "SFP", "dram", "ring", "stores")}
         cycles = max(self._first() + (trips - 1) * self._further(), *busy.values())
-        compute = max(busy.pop("PT"), busy.pop("SFP"))
-        bound = max(busy, key=lambda unit: busy[unit])
-        terms.append(Term("fill", "ops and transfers wait for each other", cycles - compute))
-        return Cost(cycles, bound if busy[bound] > compute else "compute", tuple(terms))
+        terms.append(Term("fill", "ops and transfers wait for each other", cycles - max(busy["PT"], busy["SFP"])))
+        return Cost(cycles, tuple(terms))
 
     def _gap(self, load: Load, stage: Stage) -> float:
         """Cycles from one block of weights to the next one, where they are loaded as buffers become free. On its way to memory a request

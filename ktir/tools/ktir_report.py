@@ -7,22 +7,28 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, close_to
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.report import aligned
 from ktir.emulator.machine.reports.roofline import roofline
+from ktir.isa.resources import Bound, Resource
 from ktir.package import read
 from ktir.targets import find
 from ktir.tools.shared.plain import plain
 
+_RESOURCES = {r.name.lower(): r for r in Resource}
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic and the roofline place of a package.")
+    made = argparse.ArgumentParser("ktir-report", description="Cycles, busy units, stalls, traffic, bounds and roofline of a package.")
     made.add_argument("package", metavar="DIR", type=Path, help="folder of a package")
     made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     made.add_argument("--json", action="store_true", help="print the same as JSON")
+    made.add_argument("--what-if", metavar="RESOURCE[+..],..", help="cycles if these took no time: all, or of " + ", ".join(_RESOURCES))
     made.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
     made.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
     made.add_argument("--core", type=int, default=0, help="whose LX (default: 0)")
@@ -38,13 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         places = roofline(machine.trace, machine.target)
         if not 0 <= options.core < machine.trace.cores:
             raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")
+        asked = _asked(options.what_if) if options.what_if else {}
+        changed = {name: machine.bottlenecks.without(*free) for name, free in asked.items()}
         if options.json:
-            print(json.dumps({"report": plain(machine.report), "roofline": [plain(p) for p in places]}, indent=1))
+            bounds = {"program": _plain(machine.bottlenecks.program), "kernels": [_plain(b) for b in machine.bottlenecks.kernels]}
+            found = {"report": plain(machine.report), "bounds": bounds, "roofline": [plain(p) for p in places]}
+            print(json.dumps(found | ({"what if": changed} if changed else {}), indent=1))
         else:
             print(machine.report)
-            print("roofline")
-            for place in places:
-                print(f"  {place}")
+            print("\n".join([*_bounds(machine), "roofline", *(f"  {place}" for place in places)]))
+            if changed:
+                print("\n".join(_what_if(machine, changed)))
         if options.roofline or options.lx:
             from ktir.tools.pages import pictures
 
@@ -58,6 +68,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error if isinstance(error, KtirError) else f"ktir-report: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _asked(text: str) -> dict[str, tuple[Resource, ...]]:
+    """What `--what-if` names. Raises KtirError."""
+    found = {}
+    for name in (each for asked in text.split(",") for each in (_RESOURCES if asked == "all" else [asked])):
+        parts = name.split("+")
+        for part in parts:
+            if part not in _RESOURCES:
+                raise KtirError(f"--what-if expects all, or some of {', '.join(_RESOURCES)}, but got '{part}'{close_to(part, _RESOURCES)}")
+        found[name] = tuple(_RESOURCES[part] for part in parts)
+    return found
+
+
+def _bounds(machine: Machine) -> list[str]:
+    """What bounds the program and its kernels, and what would have to change."""
+    found = machine.bottlenecks
+    lines = ["bounds", f"  program: {found.program}"]
+    remedies = {}
+    for kernel, bound in zip(machine.report.kernels, found.kernels, strict=True):
+        lines.append(f"  kernel '{kernel.name}': {bound}")
+        remedies[bound.resource] = f"  to relieve the {bound.resource.title}: {bound.resource.remedy}"
+    return [*lines, *remedies.values()]
+
+
+def _what_if(machine: Machine, changed: dict[str, list[int]]) -> list[str]:
+    """A row per kernel, a column per question."""
+    rows = [["cycles if this took no time", "as it is", *changed]]
+    for number, kernel in enumerate(machine.report.kernels):
+        rows.append([f"kernel '{kernel.name}'", f"{kernel.cycles:,}", *(f"{cycles[number]:,}" for cycles in changed.values())])
+    rows.append(["program", f"{machine.report.cycles:,}", *(f"{sum(cycles):,}" for cycles in changed.values())])
+    return aligned(rows)
+
+
+def _plain(bound: Bound) -> dict[str, Any]:
+    """A bound for JSON."""
+    by_name = {key: {r.title: n for r, n in getattr(bound, key).items() if n} for key in ("chain", "saves")}
+    return {"resource": bound.resource.title, "cycles": bound.cycles, **by_name, "remedy": bound.resource.remedy}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.emitter import Emitter
 from ktir.emulator.machine.replay.ops import Bound
 from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.reports.bounds import Bottlenecks
 from ktir.emulator.machine.reports.report import MachineReport, report
 from ktir.emulator.machine.step.divisions import divides_by_data
 from ktir.emulator.machine.step.quotients import Quotients
@@ -71,6 +72,11 @@ class Machine:
     def trace(self) -> Trace:
         """All that does not depend on values."""
         return control(self.program, self.target)
+
+    @cached_property
+    def bottlenecks(self) -> Bottlenecks:
+        """What bounds the program and its kernels."""
+        return Bottlenecks(self.program, self.target, self.report.kernels)
 
     @cached_property
     def tape(self) -> Tape:

@@ -250,7 +250,7 @@ class Roofline {
     const taken = [];
     this.kernels.forEach((k, n) => {
       const px = x(xs[n]), py = y(Math.log10(k.attained));
-      c.fillStyle = k.bound === "memory" ? INK.copy : INK.work;
+      c.fillStyle = k.bound.startsWith("memory") ? INK.copy : INK.work;
       c.beginPath();
       c.arc(px, py, 4, 0, 7);
       c.fill();

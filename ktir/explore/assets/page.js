@@ -111,11 +111,11 @@ class Page {
   draw_kernels(root) {
     const units = [...new Set(this.run.kernels.flatMap((k) => Object.keys(k.busy)))], was = this.data.before?.runs[this.program];
     const before = new Map((was?.kernels || []).map((k) => [k.name, k.cycles]));
-    const head = ["kernel", "cores", "cycles", ...(was ? ["before"] : []), "us", "bytes read", "written", "bound by", "of its roof", ...units.map((u) => u + " busy")];
+    const head = ["kernel", "cores", "cycles", ...(was ? ["before"] : []), "us", "bytes read", "written", "bound by", "fewer cycles without it", "of its roof", ...units.map((u) => u + " busy")];
     const percent = (x) => (100 * x).toFixed(0) + " %";
     const rows = this.run.kernels.map((k) => [
       k.name, k.cores, k.cycles.toLocaleString(), ...(was ? [before.has(k.name) ? before.get(k.name).toLocaleString() : "-"] : []), k.us, k.read.toLocaleString(), k.written.toLocaleString(),
-      k.bound, percent(k.share), ...units.map((u) => (u in k.busy ? percent(k.busy[u]) : "-")),
+      k.bound, percent(k.saves), percent(k.share), ...units.map((u) => (u in k.busy ? percent(k.busy[u]) : "-")),
     ]);
     root.append(this.table(head, rows, this.run.kernels.map((k) => k.places)));
   }

@@ -40,7 +40,7 @@ _kernels: WeakKeyDictionary[Machine, list[Slice]] = WeakKeyDictionary()
 
 def _kernels_of(machine: Machine) -> list[Slice]:
     found = []
-    for kernel, report in zip(machine.program.kernels, machine.report.kernels, strict=True):
+    for kernel, report, bound in zip(machine.program.kernels, machine.report.kernels, machine.bottlenecks.kernels, strict=True):
         arguments = {
             "program": machine.program.name,
             "grid": [report.cores, 1, 1],
@@ -48,6 +48,9 @@ def _kernels_of(machine: Machine) -> list[Slice]:
             "cycles": report.cycles,
             "bytes read": report.dram_read,
             "bytes written": report.dram_written,
+            "bound by": bound.resource.title,
+            "fewer cycles without it": round(bound.share, 4),
+            "to relieve it": bound.resource.remedy,
             "source": lines(machine.program, kernel),
         }
         found.append(Slice(f"{label(kernel)}: {kernel.name}", "kernel", report.cycles / machine.target.clock_ghz, arguments))

@@ -19,10 +19,14 @@ from ktir.dialects.structured import Generic
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.report import KernelReport
 from ktir.isa.program import Kernel, Program
+from ktir.isa.resources import Bound
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes.levels.function_rules import moves_residents
 from ktir.target import LANES, Target, element_bytes
+
+Ran = tuple[KernelReport, Bound] | None
+"""What the emulated machine says of a kernel, if it ran."""
 
 _WIDTH = 48
 """Characters of a drawn scratchpad."""
@@ -52,7 +56,8 @@ def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
     require_level(module, "ktir-explain", Level.ALLOCATED)
     program = lower_program(module)
     functions = functions_of(module)
-    counted = Machine(program, target).report.kernels if machine else [None] * len(program.kernels)
+    ran = Machine(program, target) if machine else None
+    counted = [None] * len(program.kernels) if ran is None else [*zip(ran.report.kernels, ran.bottlenecks.kernels, strict=True)]
     runs = Counter(kernel.name for kernel in program.kernels)
     first = {kernel.name: kernel for kernel in reversed(program.kernels)}
     works = {name: kernel_work(first[name], target) for name in runs}
@@ -60,8 +65,10 @@ def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
     head = f"program '{program.name}' on {target.name}: {_count(len(runs), 'kernel')}"
     if len(program.kernels) > len(runs):
         head += f" in {len(program.kernels)} runs"
-    cycles = sum(k.cycles for k in counted if k is not None)
-    lines = [f"{head}, {_time(total, target)} predicted" + (f", {_time(cycles, target)} on the emulated machine" if machine else "")]
+    lines = [f"{head}, {_time(total, target)} predicted"]
+    if ran is not None:
+        lines[0] += f", {_time(ran.report.cycles, target)} on the emulated machine"
+        lines.append(str(ran.bottlenecks.program))
     lines += _functions(module)
     for name in runs:
         found = next(k for kernel, k in zip(program.kernels, counted, strict=True) if kernel.name == name)
@@ -84,7 +91,7 @@ def _time(cycles: float, target: Target) -> str:
 
 
 def _kernel(
-    program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: KernelReport | None, target: Target, runs: int
+    program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: Ran, target: Target, runs: int
 ) -> Iterator[str]:
     times = f", {runs} times" if runs > 1 else ""
     yield f"kernel '{kernel.name}'{times} ({location_text(function.location)})"
@@ -97,9 +104,11 @@ def _kernel(
     yield "  predicted: " + work.cost.lines(target)[0]
     yield from (f"  {line}" for line in work.cost.lines(target)[1:])
     if counted is not None:
-        off = work.cost.cycles / counted.cycles - 1
-        used = f"memory {counted.dram_utilisation:.0%} busy"
-        yield f"  emulated: {_time(counted.cycles, target)} ({counted.cycles:,} cycles), {used}; the prediction is {off:+.0%} off"
+        report, bound = counted
+        off = work.cost.cycles / report.cycles - 1
+        used = f"memory {report.dram_utilisation:.0%} busy"
+        yield f"  emulated: {_time(report.cycles, target)} ({report.cycles:,} cycles), {used}; the prediction is {off:+.0%} off"
+        yield f"  {bound}; {bound.resource.remedy}"
     yield "  roofline: " + roofline(work, kernel, target)
 
 

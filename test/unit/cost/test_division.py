@@ -18,6 +18,7 @@ from ktir.cost.division import Infeasible, candidates, describe, solve, span_byt
 from ktir.cost.model import Division, Model, roofline_cycles
 from ktir.cost.problem import Loop, Operand, Problem, matmul, pointwise
 from ktir.hints import make
+from ktir.isa.resources import Resource
 from ktir.layout import Digit, Layout
 from ktir.target import DATASHEET, FITTED, Target
 
@@ -112,7 +113,7 @@ def test_headline_matmul() -> None:
     plan = solve(matmul(8192, 32768, 4096, layouts="free"), DATASHEET)
     assert plan.microseconds <= 30_000
     assert plan.layouts["a"].device_size == (8192, 512, 64), "with sticks outermost the span forces a split of the reduction"
-    assert plan.cost.bound == "dram", "rows of 64 KB come stick by stick, once per stick of columns"
+    assert plan.cost.bound.resource is Resource.MEMORY, "rows of 64 KB come stick by stick, once per stick of columns"
     fixed = solve(matmul(8192, 32768, 4096), DATASHEET)
     assert fixed.splits()["k"] > 1
     assert fixed.microseconds > plan.microseconds
@@ -263,5 +264,5 @@ def test_deterministic(target: Target) -> None:
 def test_pointwise_uses_all_cores_where_it_computes() -> None:
     plan = solve(pointwise((512, 1024), 2, vector_cycles=300), DATASHEET)
     assert plan.division.cores == 32
-    assert plan.cost.bound == "compute"
-    assert solve(pointwise((512, 1024), 2), DATASHEET).cost.bound == "dram"
+    assert plan.cost.bound.resource is Resource.SFP
+    assert solve(pointwise((512, 1024), 2), DATASHEET).cost.bound.resource is Resource.MEMORY

@@ -15,6 +15,7 @@ from ktir.cost.estimate import Term, combine
 from ktir.cost.model import Model
 from ktir.cost.problem import Loop, Operand, Problem, matmul, pointwise
 from ktir.cost.tiles import ROW_STICKS, Share, matmul_tiles, tile_cycles
+from ktir.isa.resources import Resource
 from ktir.target import DATASHEET, FITTED, PRESETS, Target
 
 
@@ -87,10 +88,16 @@ def test_the_slowest_stream_bounds() -> None:
         Term("dram", "", 40),
         Term("start", "", 3),
     ]
-    assert combine(terms)[:2] == (110, "compute")
-    assert combine([*terms, Term("dram", "", 30)])[:2] == (123, "dram")
-    assert combine([*terms, Term("ring", "", 130)])[:2] == (133, "ring")
-    assert combine([*terms, Term("partial sums", "", 200)])[:2] == (310, "ring")
+    for more, cycles, resource, saves in (
+        ([], 110, Resource.PT, 20),  # 90 are left of the vector unit and of memory
+        ([Term("dram", "", 30)], 123, Resource.MEMORY, 23),
+        ([Term("ring", "", 130)], 133, Resource.RING, 33),
+        ([Term("partial sums", "", 200)], 310, Resource.RING, 200),
+        ([Term("start", "", 300)], 410, Resource.LATENCY, 220),  # of what PT waits, 90 may be memory
+    ):
+        cost = combine([*terms, *more])
+        assert cost.cycles == cost.bound.cycles == cycles
+        assert (cost.bound.resource, cost.bound.saves[resource]) == (resource, saves)
 
 
 def test_splitting_a_reduction_leaves_one_corelet_and_costs_ring() -> None:

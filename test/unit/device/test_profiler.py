@@ -120,10 +120,15 @@ def test_operators_have_the_time_of_their_kernels() -> None:
     assert averages["mine"].device_time_total == pytest.approx(averages["aten::mm"].device_time_total, rel=1e-12)
     assert averages["aten::mm"].device_time_total >= us
     assert averages["aten::mm"].input_shapes == [[5, 64], [64, 130]]
+    kernel: Any
     kernel, *rest = rows(prof)
     assert not rest
     assert kernel.name == "matmul: forward_kernel0"
     assert kernel.device_time_total == pytest.approx(us, rel=1e-9)
+    bound = launches[0].machine.bottlenecks.kernels[0]
+    told = json.loads("{" + kernel.metadata_json + "}")
+    assert (told["bound by"], told["to relieve it"]) == (bound.resource.title, bound.resource.remedy)
+    assert told["fewer cycles without it"] == pytest.approx(bound.share, abs=1e-4)
     assert kernel.flops is not None
     assert kernel.flops >= 2 * 5 * 64 * 130 == averages["aten::mm"].flops
     copy = rows(prof, "gpu_memcpy")[-1]

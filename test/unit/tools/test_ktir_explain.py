@@ -67,7 +67,8 @@ def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
         "8,192 bytes, 1x64x64xf16",
         "read  arg0_1:",
         "each byte for 15 cores at once",
-        "bound by",
+        "bound by the memory",
+        "fewer cycles without it; ",
         "on the memory side of the ridge at",
     ):
         assert part in text

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_roofline(package: Path) -> None:
     for place, kernel in zip(roofline(machine.trace, DATASHEET), machine.report.kernels, strict=True):
         assert place.bytes == kernel.dram_read + kernel.dram_written
         assert 0 < place.share <= 1  # nothing is faster than the chip
-        assert place.bound == ("memory" if place.intensity < place.peak / place.bandwidth else "compute")
+        assert place.roof == ("memory" if place.intensity < place.peak / place.bandwidth else "compute")
 
 
 def test_lives_do_not_overlap(package: Path) -> None:
@@ -74,10 +75,33 @@ def test_output_and_pictures(package: Path, tmp_path: Path, capsys: pytest.Captu
         assert lx.read_bytes().startswith(start)
 
 
+def test_bounds_and_what_if(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = Machine(read(package).program, DATASHEET)
+    (report, *_), (bound, *_) = machine.report.kernels, machine.bottlenecks.kernels
+    assert main([str(package), "--what-if", "memory,memory+latency,all"]) == 0
+    text = capsys.readouterr().out
+    assert f"kernel '{report.name}': bound by the {bound.resource.title}: {bound.share:.0%} fewer cycles without it" in text
+    assert f"to relieve the {bound.resource.title}: " in text
+    head, row = next((a, b) for a, b in pairwise(text.splitlines()) if a.lstrip().startswith("cycles if this took no time"))
+    assert head.split()[6:] == ["as", "it", "is", "memory", "memory+latency", "latency", "ring", "pt", "sfp", "lx", "handover", "launch"]
+    # the machine without a limit of memory, and without its latency
+    fast = replace(DATASHEET, dram_bytes_per_cycle=float("inf"))
+    first = [Machine(machine.program, t).report.kernels[0].cycles for t in (DATASHEET, fast, replace(fast, dram_latency=0))]
+    assert row.split()[2:5] == [f"{n:,}" for n in first]
+    assert main([str(package), "--json", "--what-if", "memory"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["what if"]["memory"][0] == first[1]
+    assert data["bounds"]["kernels"][0]["resource"] == bound.resource.title
+    assert sum(data["bounds"]["program"]["chain"].values()) == machine.report.cycles
+    assert sum(data["report"]["kernels"][0]["chain"].values()) == report.cycles
+
+
 def test_wrong_use(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 1
     assert main([str(package), "--core", "77"]) == 1
     assert "--core expects 0 to" in capsys.readouterr().err
+    assert main([str(package), "--what-if", "memroy"]) == 1
+    assert "but got 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
     assert main([str(package), "--lx", str(tmp_path / "x.gif")]) == 1
     assert ".svg, .png, .pdf" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

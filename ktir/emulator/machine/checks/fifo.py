@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.machine.trace.clocks import WIDTH
+from ktir.isa.resources import Resource
 
 Indices = NDArray[np.intp]
 
@@ -13,12 +14,25 @@ Indices = NDArray[np.intp]
 class FifoQueue:
     """An ordered blocking queue. Entry number i lives in slot i mod depth.
 
-    `ready` has the cycle at which an entry can be popped, `freed` that at which its slot can be filled again, `rows` the producer's
-    vector clock (nothing where `crosses`: another core's producer is no part of it). `announced` counts the entries whose producing words
-    the trace already holds.
+    `ready` has the cycle at which an entry can be popped, `freed` that at which its slot can be filled again, `ready_chain` and
+    `freed_chain` what these times consist of, `rows` the producer's vector clock (nothing where `crosses`: another core's producer is no
+    part of it). `announced` counts the entries whose producing words the trace already holds.
     """
 
-    __slots__ = ("_ring", "announced", "crosses", "depth", "freed", "name", "popped", "pushed", "ready", "rows")
+    __slots__ = (
+        "_ring",
+        "announced",
+        "crosses",
+        "depth",
+        "freed",
+        "freed_chain",
+        "name",
+        "popped",
+        "pushed",
+        "ready",
+        "ready_chain",
+        "rows",
+    )
 
     def __init__(self, name: str, depth: int, crosses: bool = False) -> None:
         self.name = name
@@ -27,6 +41,8 @@ class FifoQueue:
         self.pushed = self.popped = self.announced = 0
         self.ready = np.zeros(depth, np.int64)
         self.freed = np.zeros(depth, np.int64)
+        self.ready_chain = np.zeros((depth, len(Resource)), np.int64)
+        self.freed_chain = np.zeros((depth, len(Resource)), np.int64)
         self.rows = np.zeros((depth, WIDTH), np.int64)
         self._ring = np.arange(2 * depth) % depth
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from ktir.emulator.machine.checks.fifo import FifoQueue
 from ktir.emulator.machine.checks.timing import SharedChannels
@@ -13,8 +14,11 @@ from ktir.emulator.machine.trace.journal import Journal
 from ktir.emulator.machine.trace.tokens import Channels
 from ktir.emulator.machine.trace.trace import Event, KernelStatistics, Trace, UnitStatistics
 from ktir.isa.descriptor import LEVELS
+from ktir.isa.resources import ONE, Chain, Resource
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import Target
+
+Cycles = TypeVar("Cycles", int, float)
 
 
 class UnitState:
@@ -25,8 +29,11 @@ class UnitState:
         self.journal = journal
         self.clock = clock.copy()
         self.time = time
+        self.chain = ONE[Resource.LAUNCH] * time
+        """What the time consists of."""
         self.landed = 0
         """Cycle at which the last asynchronous transfer has landed."""
+        self.landed_chain = ONE[Resource.LAUNCH] * 0
         self.heard = int(clock[MNIL])
         """The last load of MNIL that has landed for sure: a unit that was told so, or the end of a kernel, says it."""
         self.counters = [0] * LEVELS
@@ -36,37 +43,54 @@ class UnitState:
         """What it waits for and the unit that can provide it; asked only in a deadlock."""
         self.statistics = UnitStatistics()
 
-    def work(self, cycles: int) -> None:
-        """Be busy with the word until then."""
+    def work(self, cycles: int, resource: Resource) -> None:
+        """Be busy with the word for cycles that a resource takes."""
         if self.journal is not None:
             self.journal.segment(self.unit, self.at, self.time, self.time + cycles)
         self.statistics.busy += cycles
         self.time += cycles
+        self.chain = self.chain + ONE[resource] * cycles
 
-    def lose(self, cause: str, until: int) -> None:
-        """Wait until a cycle, if that is still to come."""
+    def lose(self, cause: str, until: int, chain: Chain) -> None:
+        """Wait until a cycle, of which `chain` is known, if it is still to come."""
         if until > self.time:
             if self.journal is not None:
                 self.journal.segment(self.unit, self.at, self.time, until, cause)
             self.statistics.lose(cause, until - self.time)
-            self.time = until
+            self.time, self.chain = until, chain
+
+    def land(self, cycles: int) -> None:
+        """A transfer lands so many cycles from now."""
+        if self.time + cycles > self.landed:
+            self.landed, self.landed_chain = self.time + cycles, self.chain + ONE[Resource.LATENCY] * cycles
+
+    @property
+    def done(self) -> tuple[int, Chain]:
+        """When all that it has begun is done."""
+        return (self.time, self.chain) if self.time >= self.landed else (self.landed, self.landed_chain)
 
 
 class KernelState:
     """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
 
-    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock) -> None:
+    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock, free: Collection[Resource] = ()) -> None:
         self.decoded = decoded
         self.target = target
+        self.free = free
+        """What takes no time in this run."""
         self.trace = trace
         self.journal = None if trace.journals is None else Journal()
-        self.units = {u: UnitState(u, clock, target.launch_cycles, self.journal) for u in UNITS}
+        self.units = {u: UnitState(u, clock, self.cost(Resource.LAUNCH, target.launch_cycles), self.journal) for u in UNITS}
         self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
         self.channels = Channels()
-        self.shared = SharedChannels(target)
+        self.shared = SharedChannels(target, free)
         self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)
         self.progress = 0
         """Grows whenever any unit advances."""
+
+    def cost(self, resource: Resource, cycles: Cycles) -> Cycles:
+        """Cycles of a resource, 0 where it is free."""
+        return cycles * (resource not in self.free)
 
     def event(self, u: UnitState, x: Instruction) -> Event:
         """The execution of `x` that begins now; not in the trace yet."""

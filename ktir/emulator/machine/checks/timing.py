@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
 
 from ktir.isa.cycles import turnaround_cycles
+from ktir.isa.resources import ONE, Chain, Resource
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
 
@@ -17,11 +19,14 @@ def multicast_cycles(sticks: int, members: float, target: Target) -> int:
 
 @dataclass
 class Request:
-    """A unit's claim from cycle `time` on: on the memory channel for bytes that are read and written, all cores together, and on the ring
-    for `ring` cycles. When it is granted `start` is set, and `cycles`, for which it occupies the longer one of the two."""
+    """A unit's claim from cycle `time` on, of which it knows the chain: on the memory channel for bytes that are read and written, all
+    cores together, and on the ring for `ring` cycles. When it is granted `start` is set, and `cycles`, for which it occupies the longer one
+    of the two.
+    """
 
     unit: Unit
     time: int
+    chain: Chain
     read: int = 0
     written: int = 0
     ring: int = 0
@@ -29,6 +34,11 @@ class Request:
     cycles: int = 0
     memory: int = 0
     """Of these, those of the memory channel."""
+
+    @property
+    def slower(self) -> Resource:
+        """The one that occupies the unit."""
+        return Resource.RING if self.ring > self.memory else Resource.MEMORY
 
 
 @dataclass
@@ -41,16 +51,24 @@ class SharedChannels:
     """
 
     target: Target
+    free: Collection[Resource] = ()
+    """What takes no time."""
     memory_free: int = 0
     ring_free: int = 0
+    memory_chain: Chain = field(default_factory=lambda: ONE[Resource.MEMORY] * 0)
+    ring_chain: Chain = field(default_factory=lambda: ONE[Resource.RING] * 0)
+    """What these times consist of."""
+    memory_load: int = 0
+    ring_load: int = 0
+    """For how long they were busy."""
     read: int = 0
     written: int = 0
     """Bytes so far."""
     pending: list[Request] = field(default_factory=list)
 
-    def request(self, unit: Unit, time: int, *, read: int = 0, written: int = 0, ring: int = 0) -> Request:
+    def request(self, unit: Unit, time: int, chain: Chain, *, read: int = 0, written: int = 0, ring: int = 0) -> Request:
         """Ask for what is not 0."""
-        r = Request(unit, time, read, written, ring)
+        r = Request(unit, time, chain, read, written, ring)
         self.pending.append(r)
         return r
 
@@ -61,16 +79,24 @@ class SharedChannels:
         r = min(self.pending, key=lambda r: (r.time, r.unit))
         self.pending.remove(r)
         moved = self._memory_cycles(r)
-        r.start = max(r.time, self.memory_free if moved else 0, self.ring_free if r.ring else 0)
+        r.start = r.time
+        if moved and self.memory_free > r.start:
+            r.start, r.chain = self.memory_free, self.memory_chain
+        if r.ring and self.ring_free > r.start:
+            r.start, r.chain = self.ring_free, self.ring_chain
         r.cycles, r.memory = max(moved, r.ring), moved
         if moved:
-            self.memory_free = r.start + moved
+            self.memory_free, self.memory_chain = r.start + moved, r.chain + ONE[Resource.MEMORY] * moved
+            self.memory_load += moved
         if r.ring:
-            self.ring_free = r.start + r.ring
+            self.ring_free, self.ring_chain = r.start + r.ring, r.chain + ONE[Resource.RING] * r.ring
+            self.ring_load += r.ring
         return True
 
     def _memory_cycles(self, r: Request) -> int:
         """Bytes at the channel's rate, and what turning around costs: as much as the smaller one of reads and writes grows by."""
+        if Resource.MEMORY in self.free:
+            return 0
         before = ceil(turnaround_cycles(self.read, self.written, self.target))
         self.read += r.read
         self.written += r.written

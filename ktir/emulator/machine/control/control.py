@@ -7,7 +7,7 @@ units are served changes neither the verdict nor the trace's meaning nor, with t
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -24,6 +24,7 @@ from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.descriptor import LEVELS
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program
+from ktir.isa.resources import Resource
 from ktir.isa.units import FIFOS, Unit
 from ktir.target import Target
 
@@ -31,11 +32,19 @@ MAX_WORDS = 4_000_000
 """Words that one kernel may execute, over all units; more is taken for a runaway loop."""
 
 
-def control(program: Program, target: Target, *, seed: int | None = None, checks: bool = True, journal: bool = False) -> Trace:
+def control(
+    program: Program,
+    target: Target,
+    *,
+    seed: int | None = None,
+    checks: bool = True,
+    journal: bool = False,
+    free: Collection[Resource] = (),
+) -> Trace:
     """Run the control plane of `program`. Raises a MachineFinding for the first fault.
 
     seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone. journal: keep what each unit
-    does when.
+    does when. free: what takes no time, to ask what a program would take without it.
     """
     order = None if seed is None else random.Random(seed)
     kernels = [DecodedKernel(program, k, target) for k in range(len(program.kernels))]
@@ -44,7 +53,7 @@ def control(program: Program, target: Target, *, seed: int | None = None, checks
     trace = Trace(kernels, classes, journals=[] if journal else None)
     clock = np.zeros(WIDTH, np.int64)
     for decoded in kernels:
-        state = KernelState(decoded, target, trace, clock)
+        state = KernelState(decoded, target, trace, clock, free)
         _KernelRun(state, memories, order).run()
         clock = both_corelets(np.maximum.reduce([u.clock for u in state.units.values()]))
     if trace.statistics:
@@ -147,7 +156,7 @@ class _KernelRun:
         """Nothing may be left of a kernel but the declared tokens."""
         state = self.state
         self.checks.early_reads()
-        if self.words.accumulated:
+        if self.words.array.accumulated:
             raise state.fault(faults.AccumulatorFault, "the kernel ends with sums that PTO has not drained", state.last(Unit.PT))
         for f in state.fifos.values():
             if f.fill:
@@ -166,10 +175,18 @@ class _KernelRun:
 
     def _measure(self) -> None:
         state, s = self.state, self.state.statistics
-        s.cycles = max(max(u.time, u.landed) for u in state.units.values())
+        s.cycles, chain = max((u.done for u in state.units.values()), key=lambda done: done[0])
+        s.chain = {r: int(chain[r]) for r in Resource if chain[r]}
         for u in state.units.values():
             u.statistics.end = u.time
         s.units = {u.unit: u.statistics for u in state.units.values()}
+        s.loads = {
+            Resource.MEMORY: state.shared.memory_load,
+            Resource.RING: state.shared.ring_load,
+            Resource.PT: s.units[Unit.PT].busy,
+            Resource.SFP: s.units[Unit.SFP].busy,
+            Resource.LX: max(s.units[Unit.LXLU].busy, s.units[Unit.LXSU].busy),
+        }
         s.fifo_entries = {f.name: f.pushed for f in state.fifos.values() if f.pushed}
         s.tokens = {k: (c.posted, c.most) for k, c in state.channels.items()}
         state.trace.statistics.append(s)

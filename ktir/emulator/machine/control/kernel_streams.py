@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from ktir.emulator.machine.checks.state import KernelState, UnitState
+from ktir.emulator.machine.checks.timing import Request
 from ktir.emulator.machine.control import stream
 from ktir.emulator.machine.control.stream import Plan, Stream
 from ktir.emulator.machine.program.body import Body
 from ktir.emulator.machine.program.decode import Instruction
 from ktir.emulator.machine.trace.journal import Journal, Traffic
+from ktir.isa.resources import Resource
 from ktir.isa.units import FIFOS, Unit
 
 Blocked = Generator[None, None, None]
@@ -22,19 +24,20 @@ class Streams:
         self.state = state
         self._plans: dict[tuple[str, int, float], Plan] = {}
 
-    def plan(self, kind: str, steps: int, cycles: float, fifo: str) -> Plan:
-        """The plan of a word that pops or pushes alike in every step."""
+    def plan(self, kind: str, steps: int, cycles: float, fifo: str, resource: Resource) -> Plan:
+        """The plan of a word that pops or pushes alike in every step, which takes cycles of a resource."""
         key = (kind + fifo, steps, cycles)
         if key not in self._plans:
             pops, pushes = ((fifo,), ()) if kind == "pop" else ((), (fifo,))
-            self._plans[key] = stream.uniform(steps, cycles, pops, pushes)
+            self._plans[key] = stream.uniform(steps, self.state.cost(resource, cycles), resource, pops, pushes)
         return self._plans[key]
 
-    def plan_of_body(self, index: int, body: Body, latency: int) -> Plan:
+    def plan_of_body(self, index: int, body: Body) -> Plan:
         """The plan of the REP that is word `index`."""
         key = ("rep", index, 0)
         if key not in self._plans:
-            self._plans[key] = stream.of_body(body, latency)
+            latency = self.state.cost(Resource.HANDOVER, self.state.target.sfp_latency)
+            self._plans[key] = stream.of_body(body, latency, free=Resource.SFP in self.state.free)
         return self._plans[key]
 
     def account(self, u: UnitState, words: Sequence[Instruction], streams: Sequence[Stream], start: int) -> None:
@@ -99,20 +102,20 @@ class Streams:
                 self.state.progress += 1
             else:
                 yield
-        u.time, u.clock = s.time, s.clock
+        u.time, u.chain, u.clock = s.time, s.chain, s.clock
         assert u.at is not None
         self.account(u, [u.at], [s], start)
 
-    def claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, int]:
-        """Wait for what all units share; for how many cycles it is the unit's from then on."""
-        request = self.state.shared.request(u.unit, u.time, **needs)
+    def claim(self, u: UnitState, what: str, **needs: int) -> Generator[None, None, Request]:
+        """Wait for what all units share; the claim says for how many cycles it is the unit's from then on."""
+        request = self.state.shared.request(u.unit, u.time, u.chain, **needs)
         u.waits = lambda: (f"the {'memory channel' if what == 'memory' else what}", u.unit)
         while request.start is None:
             yield
-        u.lose(what, request.start)
+        u.lose(what, request.start, request.chain)
         if u.journal is not None:
             if request.memory:
                 u.journal.memory.append(Traffic(u.unit, u.time, u.time + request.memory, request.read + request.written))
             if request.ring:
                 u.journal.ring.append(Traffic(u.unit, u.time, u.time + request.ring, 0))
-        return request.cycles
+        return request

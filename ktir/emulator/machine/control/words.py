@@ -12,14 +12,16 @@ from ktir.emulator.machine.checks.checks import Checks
 from ktir.emulator.machine.checks.state import KernelState, UnitState
 from ktir.emulator.machine.checks.timing import multicast_cycles
 from ktir.emulator.machine.control import stream
+from ktir.emulator.machine.control.array import Array
 from ktir.emulator.machine.control.kernel_streams import Blocked, Streams
 from ktir.emulator.machine.control.stream import Stream
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.program.decode import Instruction
 from ktir.emulator.machine.trace.clocks import MNIL, MNIS, component
 from ktir.emulator.machine.trace.trace import Event
-from ktir.isa.cycles import array_cycles, ring_cycles, ring_route
+from ktir.isa.cycles import ring_cycles, ring_route
 from ktir.isa.instructions import Does
+from ktir.isa.resources import ONE, Resource
 
 NO_LOAD = 2**62
 """For LXSU, whose order after a load is that of its clock."""
@@ -32,13 +34,10 @@ class Words:
         self.state = state
         self.checks = checks
         self.target = state.target
-        self.weights = False
-        """Whether PT has weights."""
-        self.accumulated = 0
-        """Rows of sums that PT holds."""
         self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
         """The REP in progress, and up to which step the trace has it."""
         self.streams = Streams(state)
+        self.array = Array(state, self.streams)
         self._sent: deque[Instruction] = deque()
         """Words that have sent entries over the ring that no word has taken."""
 
@@ -62,7 +61,7 @@ class Words:
             case Does.REPEAT:
                 return self._rep(u, x)
             case Does.WEIGHTS | Does.MULTIPLY | Does.DRAIN:
-                return self._array(u, x)
+                return self.array.run(u, x)
         raise AssertionError(x.op)
 
     # Tokens
@@ -72,21 +71,24 @@ class Words:
         u.waits = lambda: (f"{x.count} of token {x.token} from {x.peer.name}, which has posted {channel.posted}", x.peer)
         while len(channel.posts) < x.count:
             yield
-        visible = u.time
+        visible, chain = u.time, u.chain
         for _ in range(x.count):
-            time, clock = channel.posts.popleft()
-            visible = max(visible, time)
+            time, sent, clock = channel.posts.popleft()
+            if time > visible:
+                visible, chain = time, sent
             u.clock = np.maximum(u.clock, clock)
             u.heard = max(u.heard, int(clock[MNIL]))
-        u.lose(f"token {x.peer.name}", visible)
+        u.lose(f"token {x.peer.name}", visible, chain)
         if u.journal is not None:
             u.journal.takes.setdefault(channel.key, []).extend([u.time] * x.count)
 
     def _sig(self, u: UnitState, x: Instruction) -> Blocked:
-        visible = max(u.time, u.landed) + self.target.signal_cycles
+        posted, chain = u.done
+        way = self.state.cost(Resource.HANDOVER, self.target.signal_cycles)
         if u.journal is not None:
-            u.journal.posts.setdefault((u.unit, x.peer, x.token), []).extend([visible - self.target.signal_cycles] * x.count)
-        if not self.state.channels[u.unit, x.peer, x.token].post(x.count, visible, u.clock.copy()):
+            u.journal.posts.setdefault((u.unit, x.peer, x.token), []).extend([posted] * x.count)
+        chain = chain + ONE[Resource.HANDOVER] * way
+        if not self.state.channels[u.unit, x.peer, x.token].post(x.count, posted + way, chain, u.clock.copy()):
             message = f"channel {u.unit.name} -> {x.peer.name}, token {x.token} overflows"
             raise self.state.fault(faults.TokenFault, message, self.state.event(u, x))
         yield from ()
@@ -101,15 +103,20 @@ class Words:
         moved = self.checks.transfer(event, x)
         read = moved.bytes if loads else moved.index_bytes
         ring = 0 if x.leaders is None else multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target)
-        cycles = 0
+        fragments = self.state.cost(Resource.LX, moved.fragments)
+        cycles, slower = 0, Resource.LX
         if moved.bytes or ring:
-            cycles = yield from self.streams.claim(u, "memory", read=read, written=moved.bytes - read, ring=ring)
+            claim = yield from self.streams.claim(
+                u, "memory", read=read, written=moved.bytes - read, ring=self.state.cost(Resource.RING, ring)
+            )
+            cycles, slower = claim.cycles, claim.slower
         event.begin = u.time
-        u.work(max(cycles, moved.fragments))
-        landed = u.time + self.target.dram_latency * (loads + (x.idx is not None))
-        if u.journal is not None and landed > u.time:
-            u.journal.landing.append((u.unit, x, u.time, landed))
-        event.end = u.landed = max(u.landed, landed)
+        u.work(max(cycles, fragments), slower if cycles >= fragments else Resource.LX)
+        latency = self.state.cost(Resource.LATENCY, self.target.dram_latency * (loads + (x.idx is not None)))
+        if u.journal is not None and latency:
+            u.journal.landing.append((u.unit, x, u.time, u.time + latency))
+        u.land(latency)
+        event.end = u.landed
         number = self.state.emit(event)
         u.clock[MNIL if loads else MNIS] += 1
         if loads:
@@ -125,7 +132,7 @@ class Words:
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.lx
         event = self.state.event(u, x)
-        u.work(x.lx.entries * x.lx.width)
+        u.work(self.state.cost(Resource.LX, x.lx.entries * x.lx.width), Resource.LX)
         u.clock[MNIL] += 1
         event.end = u.time
         self.checks.write_lx(event, self.state.emit(event), x.lx, u.clock[None], landed=u.heard)
@@ -145,8 +152,8 @@ class Words:
             assert x.lx
             pulls = x.does is Does.PULL
             event = self.state.event(u, x)
-            plan = self.streams.plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo)
-            s = Stream(plan, u.time, u.clock, component(x.fifo), keep=pulls, journal=u.journal)
+            plan = self.streams.plan("pop" if pulls else "push", x.count, x.lx.width, x.fifo, Resource.LX)
+            s = Stream(plan, u.time, u.chain, u.clock, component(x.fifo), keep=pulls, journal=u.journal)
             if not pulls:
                 self.state.fifos[x.fifo].announced += x.count
                 self.checks.read_lx(event, self.state.emit(event), x.lx, u.clock, int(u.clock[s.component]) + 1, s.component)
@@ -162,7 +169,12 @@ class Words:
                     self.state.progress += 1
             if running:
                 yield
-        u.time = max(max(s.time for s in streams), start + sum(s.work for s in streams))  # the streams share one port
+        last = max(streams, key=lambda s: s.time)
+        at_once = sum(s.work for s in streams)
+        if last.time >= start + at_once:
+            u.time, u.chain = last.time, last.chain
+        else:  # the streams share one port
+            u.time, u.chain = start + at_once, u.chain + ONE[Resource.LX] * at_once
         u.clock = np.maximum.reduce([s.clock for s in streams])
         self.streams.account(u, words, streams, start)
 
@@ -184,7 +196,7 @@ class Words:
         """As a PUSH it enters the trace when it starts. Every core sends at once; an entry occupies the busiest link of the ring."""
         assert x.lx
         load, hops = ring_route(x.leaders, self.target.cores)
-        cycles = ring_cycles(x.lx.width, self.target) * load
+        cycles = self.state.cost(Resource.RING, ring_cycles(x.lx.width, self.target) * load)
         yield from self.streams.claim(u, "ring", ring=ceil(x.count * cycles))
         event = self.state.event(u, x)
         clock = u.clock.copy()
@@ -192,8 +204,9 @@ class Words:
         self.state.fifos[x.fifo].announced += x.count
         self._sent.append(x)
         self.checks.read_lx(event, self.state.emit(event), x.lx, clock, int(clock[MNIS]), MNIS)
-        plan = stream.uniform(x.count, cycles, pushes=[x.fifo], latency=hops)
-        yield from self.streams.run(u, Stream(plan, u.time, clock, journal=u.journal))
+        way = self.state.cost(Resource.RING, hops)
+        plan = stream.uniform(x.count, cycles, Resource.RING, pushes=[x.fifo], latency=way)
+        yield from self.streams.run(u, Stream(plan, u.time, u.chain, clock, journal=u.journal))
         u.clock, event.end = clock, u.time
 
     def _receive(self, u: UnitState, x: Instruction) -> Blocked:
@@ -201,7 +214,8 @@ class Words:
         assert x.lx
         event = self.state.event(u, x)
         clock = u.clock.copy()
-        yield from self.streams.run(u, Stream(self.streams.plan("pop", x.count, x.lx.width, x.fifo), u.time, clock, journal=u.journal))
+        plan = self.streams.plan("pop", x.count, x.lx.width, x.fifo, Resource.LX)
+        yield from self.streams.run(u, Stream(plan, u.time, u.chain, clock, journal=u.journal))
         sent = self._sent.popleft()
         if sent.count != x.count or (sent.leaders != x.leaders).any():
             message = f"{self.state.site(event)} takes other entries than MNIS '{sent.op}' (word {sent.index}) sends"
@@ -210,45 +224,11 @@ class Words:
         u.clock, event.end = clock, u.time
         self.checks.write_lx(event, self.state.emit(event), x.lx, clock[None], landed=u.heard)
 
-    # PT
-
-    def _array(self, u: UnitState, x: Instruction) -> Blocked:
-        """LDW, MM and PTO. As PUSH and PULL do, PTO enters the trace when it starts, LDW and MM when they end."""
-        event = self.state.event(u, x)
-        self._check_array(x, event)
-        drains = x.does is Does.DRAIN
-        if drains:
-            u.work(self.target.pt_fill_cycles)
-            self.state.fifos[x.fifo].announced += x.count
-            self.state.emit(event)
-        cycles = array_cycles(x.word, self.state.decoded.over_ring, self.target)
-        plan = self.streams.plan("push" if drains else "pop", x.count, cycles, x.fifo)
-        yield from self.streams.run(u, Stream(plan, u.time, u.clock, journal=u.journal))
-        event.end = u.time
-        if not drains:
-            self.state.emit(event)
-        if x.does is Does.WEIGHTS:
-            self.weights = True
-        else:
-            self.accumulated = 0 if drains else x.count
-
-    def _check_array(self, x: Instruction, event: Event) -> None:
-        """The accumulator protocol."""
-        wrong = ""
-        if x.does is Does.MULTIPLY and not self.weights:
-            wrong = "multiplies before any LDW"
-        elif x.does is not Does.WEIGHTS and (self.accumulated or x.count) != x.count:
-            wrong = f"has {x.count} rows, but the accumulators hold sums of {self.accumulated}"
-        elif x.does is Does.DRAIN and not self.accumulated:
-            wrong = "drains, but no MM has run since the last PTO"
-        if wrong:
-            raise self.state.fault(faults.AccumulatorFault, f"{self.state.site(event)} {wrong}", event)
-
     # SFP
 
     def _rep(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.body
-        s = Stream(self.streams.plan_of_body(x.index, x.body, self.target.sfp_latency), u.time, u.clock, journal=u.journal)
+        s = Stream(self.streams.plan_of_body(x.index, x.body), u.time, u.chain, u.clock, journal=u.journal)
         self.rep = (u, x, s, 0)
         yield from self.streams.run(u, s)
         self._emit_rep(u, x, s, self.rep[3])

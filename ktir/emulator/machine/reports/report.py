@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ktir.emulator import notebook
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
+from ktir.isa.resources import Resource
 from ktir.isa.units import Unit
 from ktir.target import Target
 
@@ -55,6 +56,10 @@ class KernelReport:
     channels: tuple[ChannelReport, ...]
     dead_writes: int
     """LX sticks written and never read, summed over the classes of cores that use LX alike."""
+    chain: dict[Resource, int] = field(default_factory=dict)
+    """What the cycles consist of: the longest chain of work and delays that wait for each other."""
+    loads: dict[Resource, int] = field(default_factory=dict)
+    """For how many cycles each resource is busy."""
 
     def unit(self, unit: Unit) -> UnitReport:
         """The report of a unit."""
@@ -72,7 +77,9 @@ class KernelReport:
             f"kernel '{self.name}': {self.cores} cores, {self.cycles} cycles, {self.microseconds:.2f} us",
             f"  memory: {_bytes(self.dram_read)} read, {_bytes(self.dram_written)} written, channel {self.dram_utilisation:.0%} used",
         ]
-        lines += _table(self._units())
+        parts = sorted(self.chain.items(), key=lambda part: -part[1])
+        lines.append("  longest chain: " + ", ".join(f"{r.title} {n / max(self.cycles, 1):.0%}" for r, n in parts))
+        lines += aligned(self._units())
         if self.fifo_entries:
             lines.append("  FIFO entries per corelet: " + ", ".join(f"{name} {n}" for name, n in self.fifo_entries.items()))
         if self.channels:
@@ -168,6 +175,8 @@ def _kernel(s: KernelStatistics, target: Target) -> KernelReport:
         s.fifo_entries,
         channels,
         s.dead_writes,
+        s.chain,
+        s.loads,
     )
 
 
@@ -178,8 +187,8 @@ def _bytes(n: int) -> str:
     return f"{n} B"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns, the first and the last to the left."""
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of aligned columns, the first and the last to the left."""
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]) - 1)]
     out = []
     for r in rows:

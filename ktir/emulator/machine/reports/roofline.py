@@ -40,8 +40,8 @@ class Roofline:
         return min(self.peak, self.intensity * self.bandwidth)
 
     @property
-    def bound(self) -> str:
-        """What limits a kernel of this intensity: `memory` or `compute`."""
+    def roof(self) -> str:
+        """Which of the two roofs is lower at this intensity: that of `memory` or of `compute`. What bounds the kernel may be neither."""
         return "memory" if self.intensity * self.bandwidth < self.peak else "compute"
 
     @property
@@ -51,7 +51,7 @@ class Roofline:
 
     def __str__(self) -> str:
         rates = f"{self.attained:.1f} of {self.possible:.1f} GFLOP/s"
-        return f"kernel '{self.name}': {self.intensity:.2f} operations per byte, {rates} ({self.share:.0%}), bound by {self.bound}"
+        return f"kernel '{self.name}': {self.intensity:.2f} operations per byte, {rates} ({self.share:.0%}) below the roof of {self.roof}"
 
 
 def pt_peak(target: Target) -> float:

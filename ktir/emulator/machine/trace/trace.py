@@ -9,6 +9,7 @@ from ktir.emulator.machine.program.decode import DecodedKernel, Instruction
 from ktir.emulator.machine.trace.journal import Journal
 from ktir.emulator.machine.trace.tokens import Key
 from ktir.isa.access import Counters
+from ktir.isa.resources import Resource
 from ktir.isa.units import Unit
 
 Place = tuple[int, Unit, int, Counters, tuple[int, int] | None]
@@ -78,6 +79,10 @@ class KernelStatistics:
     """Channel -> (tokens posted, most at once)."""
     dead_writes: int = 0
     """LX sticks written and never read before they were overwritten or the program ended, per class of cores."""
+    chain: dict[Resource, int] = field(default_factory=dict)
+    """What the cycles consist of: the longest chain."""
+    loads: dict[Resource, int] = field(default_factory=dict)
+    """For how long each resource is busy."""
 
 
 @dataclass

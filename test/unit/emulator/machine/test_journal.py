@@ -51,7 +51,7 @@ def test_every_cycle_of_a_unit_is_work_or_a_wait(name: str) -> None:
                 at = segment.end
                 cycles[segment.cause] += segment.end - segment.begin
             assert at == unit.end or not units[unit.unit]
-            assert cycles == {"": unit.busy, **unit.stalls} or not (cycles or unit.busy)
+            assert cycles == Counter({"": unit.busy, **unit.stalls}) or not (cycles or unit.busy)
         assert sum(t.nbytes for t in found.memory) == report.dram_read + report.dram_written
         for key, posts in found.posts.items():
             taken = found.takes.get(key, [])

@@ -18,6 +18,7 @@ from ktir.context import context
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.hints import hint
+from ktir.isa.resources import Resource
 from ktir.isa.units import Unit
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import ir
@@ -140,7 +141,7 @@ def test_not_chosen_where_memory_decides(shape: tuple[int, int, int]) -> None:
     rows, depth, columns = shape
     plan = column_division(rows, columns // 64, depth // 64, DATASHEET)
     assert plan.division.splits[2] == 1
-    assert plan.cost.bound in ("dram", "ring")
+    assert plan.cost.bound.resource in (Resource.MEMORY, Resource.RING)
     assert plan.cost.dram_bytes / 136.6 > 0.9 * plan.cost.cycles
 
 

@@ -1,0 +1,145 @@
+"""What bounds a kernel: the resource without which it is fastest, found by its longest chain and proved by a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+from amounts import examples
+from cost_kernels import cases
+from machine_builds import program
+from machine_programs import all_cases
+from random_streams import make
+from test_machine_figures import programs
+from test_machine_ring import exchange, shifted
+
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.emulator.findings import Finding
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.reports.bounds import Bottlenecks, what_if
+from ktir.isa.problem import ProgramError
+from ktir.isa.program import Program
+from ktir.isa.resources import Resource, bound_of
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET, Target
+
+KERNELS = {f"{c.kind} {c.name}": c.text for c in cases() if not c.work_div}
+QUICK = (
+    "matmul 1x512x1024",
+    "matmul 64x512x512",
+    "softmax 57x100",
+    "norm 1x4096",
+    "reduction 64x64",
+    "relayout 500x100",
+    "gather 64 of 1000x512",
+)
+QUICK += ("attention 2 heads 256x256x64", "attention 16 heads 33x100x32")
+
+
+def compiled(text: str) -> Program:
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(DATASHEET.cores))
+        return lower_program(module)
+
+
+def check_proved(program: Program, target: Target = DATASHEET) -> list[Resource]:
+    """Each resource is left out of each kernel: none saves more than the one that is named, or than its chain allows."""
+    reports = Machine(program, target).report.kernels
+    found = Bottlenecks(program, target, reports)
+    saved = {r: [k.cycles - n for k, n in zip(reports, found.without(r), strict=True)] for r in Resource}
+    for number, (report, bound) in enumerate(zip(reports, found.kernels, strict=True)):
+        assert sum(report.chain.values()) == report.cycles
+        most = bound_of(report.chain, report.loads).saves
+        for r in Resource:
+            assert saved[r][number] <= most[r], r.title
+        assert bound.saves[bound.resource] == saved[bound.resource][number] == max(saved[r][number] for r in Resource)
+    together = found.program
+    assert together.saves[together.resource] == sum(saved[together.resource]) == max(map(sum, saved.values()))
+    return [bound.resource for bound in found.kernels]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.long) for n in KERNELS])
+def test_the_bound_is_what_saves_most(name: str) -> None:
+    check_proved(compiled(KERNELS[name]))
+
+
+def test_kernels_differ_in_what_bounds_them() -> None:
+    """Else a constant answer would pass."""
+    assert Resource.MEMORY in check_proved(compiled(KERNELS["matmul 1x512x1024"]))
+    assert Resource.LATENCY in check_proved(compiled(KERNELS["softmax 57x100"]))
+    assert Resource.LX in check_proved(compiled(KERNELS["relayout 500x100"])) + check_proved(compiled(KERNELS["relayout 64x2000"]))
+    assert Resource.HANDOVER in check_proved(compiled(KERNELS["attention 16 heads 33x100x32"]))
+    slow = replace(DATASHEET, partial_sum_bytes_per_cycle=1.0)
+    assert Resource.RING in check_proved(exchange([shifted(8, 1), shifted(8, 3)], 16, 4).program, slow)
+    assert check_proved(all_cases()["matmul"].program, replace(DATASHEET, launch_cycles=100_000)) == [Resource.LAUNCH]
+
+
+FIGURES: dict[Resource, tuple[dict[str, float], bool]] = {
+    Resource.MEMORY: ({"dram_bytes_per_cycle": float("inf")}, True),
+    Resource.LATENCY: ({"dram_latency": 0}, True),
+    Resource.HANDOVER: ({"signal_cycles": 0, "sfp_latency": 0}, True),
+    Resource.LAUNCH: ({"launch_cycles": 0}, True),
+    Resource.RING: ({"ring_bytes_per_cycle": float("inf"), "partial_sum_bytes_per_cycle": float("inf")}, False),
+    Resource.PT: ({"pt_weight_cycles": 0, "pt_row_cycles": 0, "pt_fill_cycles": 0}, False),
+}
+"""The figures of a target that are no limit where a resource is free, and whether these are all that it takes: hops of the ring and drains
+of the array cost cycles by themselves."""
+
+
+@pytest.mark.parametrize("resource", FIGURES, ids=lambda r: r.name.lower())
+def test_free_is_a_target_without_the_limit(resource: Resource) -> None:
+    figures, all_of_it = FIGURES[resource]
+    slow = replace(DATASHEET, launch_cycles=50)
+    differ = 0
+    for p in (*programs(), *(c.program for c in all_cases().values()), exchange([shifted(4, 1)], 16).program):
+        for number in range(len(p.kernels)):
+            free = what_if(p, number, slow, {resource})
+            other = control(replace(p, kernels=[p.kernels[number]]), replace(slow, **figures), checks=False).statistics[0].cycles
+            assert free == other if all_of_it else free <= other
+            differ += free < what_if(p, number, slow, ())
+    assert differ
+
+
+def cycles(program: Program, free: Collection[Resource]) -> int:
+    return sum(s.cycles for s in control(program, DATASHEET, checks=False, free=free).statistics)
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_chains_of_random_programs(seed: int) -> None:
+    p = make(seed).program
+    try:
+        trace = control(p, DATASHEET)
+    except (Finding, ProgramError):
+        pytest.skip("the program is a faulty one")
+    for s in trace.statistics:
+        assert sum(s.chain.values()) == s.cycles
+    assert cycles(p, tuple(Resource)) == 0, "nothing takes time but these"
+
+
+def test_order_of_service_changes_no_chain() -> None:
+    p = compiled(KERNELS["attention 2 heads 256x256x64"])
+    usual = [s.chain for s in control(p, DATASHEET, checks=False).statistics]
+    assert [[s.chain for s in control(p, DATASHEET, checks=False, seed=n).statistics] for n in range(2)] == [usual] * 2
+
+
+def test_alike_kernels_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = all_cases()["softmax"].program
+    twice = program("p", case.arguments, *case.kernels, *case.kernels)
+    ran: list[int] = []
+
+    def counting(p: Program, kernel: int, target: Target, free: Collection[Resource]) -> int:
+        ran.append(kernel)
+        return what_if(p, kernel, target, free)
+
+    monkeypatch.setattr("ktir.emulator.machine.reports.bounds.what_if", counting)
+    found = Bottlenecks(twice, DATASHEET, Machine(twice, DATASHEET).report.kernels)
+    assert found.kernels[0] == found.kernels[len(case.kernels)]
+    assert max(ran) < len(case.kernels)
+    assert len(ran) < len(Resource) * len(case.kernels), "not all are tried"
