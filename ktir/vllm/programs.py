@@ -54,8 +54,9 @@ class Programs:
         return Shape(fitting(self.sequences, sequences), 1, self._pages(length))
 
     def prefill(self, tokens: int, length: int) -> Shape:
-        """For `tokens` new ones at the end of one sequence of `length`."""
-        return Shape(1, fitting(self.tokens, tokens), self._pages(length))
+        """For `tokens` new ones at the end of one sequence of `length`; never fewer pages than hold the tokens of the program."""
+        size = fitting(self.tokens, tokens)
+        return Shape(1, size, self._pages(min(max(length, size), self.pages[-1] * self.page)))
 
     def _pages(self, length: int) -> int:
         return fitting(self.pages, -(-length // self.page))

@@ -1,5 +1,11 @@
-"""Engines run in the process of the tests, on the chip alone, and ask no network."""
+"""Engines run in the process of the tests, on one thread, on the chip alone, and ask no network."""
 
 import os
 
-os.environ |= {"KTIR_FALLBACK": "error", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+os.environ |= {
+    "KTIR_FALLBACK": "error",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+}

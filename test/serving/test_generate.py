@@ -1,31 +1,32 @@
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
 """Greedy generation through vLLM against transformers: all of it on the chip, nothing compiled after the start."""
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import FAMILIES, expected, make
+from oracle import oracle
+from tiny import FAMILIES, make
 from torch._dynamo.utils import counters
 from vllm import LLM, SamplingParams
 
 from ktir.vllm import upstream
 
-PROMPTS = [
-    "import torch",
-    "def forward(self, x):\n    return",
-    "class",
-    "for name, value in items: print(name, value) and so on " * 2 + "x y z w",  # more tokens than a step takes
-    "a b c d e f g",
-    "x",
-]
+LENGTHS = [3, 8, 5, 90, 15, 4]
+"""Tokens of the prompts; a step takes 64."""
 TOKENS = 32
-SHARED = [7 + i for i in range(48)]  # three pages
+SHARED = [7 + i for i in range(32)]
+"""Two pages."""
+SEATS, REQUESTS = 16, 40
 
 
 def engine(folder: str, **options: Any) -> LLM:
-    return LLM(folder, dtype="float16", max_model_len=128, max_num_seqs=4, block_size=16, max_num_batched_tokens=64, seed=0, **options)
+    sizes = {"max_model_len": 128, "max_num_seqs": 4, "block_size": 16, "max_num_batched_tokens": 64}
+    return LLM(folder, dtype="float16", seed=0, **sizes | options)
 
 
 def runner(llm: LLM) -> Any:
@@ -35,11 +36,37 @@ def runner(llm: LLM) -> Any:
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LLM]:
     folder = make(request.param, tmp_path_factory.mktemp("model"))
-    return folder, engine(folder)
+    return folder, engine(folder, max_num_seqs=SEATS)
 
 
-def generated(llm: LLM, prompts: list[Any], count: int) -> list[Any]:
-    return llm.generate(prompts, SamplingParams(temperature=0, max_tokens=count, ignore_eos=True), use_tqdm=False)
+@contextmanager
+def nothing_compiled(llm: LLM) -> Iterator[None]:
+    """Of each program a call is at least a launch, those of logits come on top; and no graph is new."""
+    compiled, runs, launches = counters["stats"]["unique_graphs"], runner(llm).runs.total(), runner(llm).launches
+    assert len(runner(llm).runs) + 1 <= 8
+    yield
+    assert counters["stats"]["unique_graphs"] == compiled
+    assert runner(llm).launches - launches > runner(llm).runs.total() - runs > TOKENS
+
+
+def greedy(count: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+
+
+def generated(llm: LLM, prompts: list[list[int]], count: int) -> list[Any]:
+    return llm.generate([{"prompt_token_ids": p} for p in prompts], greedy(count), use_tqdm=False)
+
+
+def arriving(llm: LLM, prompts: list[list[int]], count: int) -> list[Any]:
+    """The requests' outputs; before each step of the engine none to three of them arrive."""
+    draw, waiting, done = random.Random(0), list(enumerate(prompts)), {}
+    while waiting or llm.llm_engine.has_unfinished_requests():
+        for _ in range(draw.randint(0, 3)):
+            if waiting:
+                number, prompt = waiting.pop(0)
+                llm.llm_engine.add_request(str(number), {"prompt_token_ids": prompt}, greedy(count))
+        done |= {int(out.request_id.split("-")[0]): out for out in llm.llm_engine.step() if out.finished}
+    return [done[i] for i in range(len(prompts))]
 
 
 def test_names_of_vllm_are_there() -> None:
@@ -47,26 +74,35 @@ def test_names_of_vllm_are_there() -> None:
 
 
 def test_tokens_are_those_of_transformers(served: tuple[str, LLM]) -> None:
-    """Six requests on four seats, one of them a prompt that comes in chunks."""
+    """One of the prompts comes in chunks."""
     folder, llm = served
-    compiled, runs, launches = counters["stats"]["unique_graphs"], runner(llm).runs.total(), runner(llm).launches
-    assert len(runner(llm).runs) + 1 <= 8
-    found = generated(llm, PROMPTS, TOKENS)
-    assert counters["stats"]["unique_graphs"] == compiled
-    assert runner(llm).launches - launches > runner(llm).runs.total() - runs > TOKENS  # those of the logits, too
-    assert max(len(out.prompt_token_ids) for out in found) > 64
-    for out in found:
-        tokens, margin = expected(folder, out.prompt_token_ids, TOKENS)
-        assert list(out.outputs[0].token_ids) == tokens, margin
+    prompts, tokens = zip(*(oracle(folder).fair([], n, 1, TOKENS)[0] for n in LENGTHS), strict=True)
+    with nothing_compiled(llm):
+        found = generated(llm, list(prompts), TOKENS)
+    assert [list(out.outputs[0].token_ids) for out in found] == list(tokens)
+
+
+@pytest.mark.parametrize("prefix", [[], SHARED], ids=["apart", "shared"])
+def test_requests_arrive_at_random(served: tuple[str, LLM], prefix: list[int]) -> None:
+    """More of them than seats, with chunks of prompts beside those that decode; with a prefix in common that is found in the cache, or none."""
+    folder, llm = served
+    cases = [case for n in (36, 41, 65, 90) for case in oracle(folder).fair(prefix, n, REQUESTS // 4, TOKENS)]
+    random.Random(1).shuffle(cases)
+    llm.reset_prefix_cache()
+    with nothing_compiled(llm):
+        found = arriving(llm, [prompt for prompt, _ in cases], TOKENS)
+    assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
+    hits = [out.num_cached_tokens for out in found]
+    assert sum(n >= len(prefix) for n in hits) > REQUESTS // 2 if prefix else not any(hits)
 
 
 def test_prefixes_are_taken_from_the_cache(served: tuple[str, LLM]) -> None:
     folder, llm = served
-    prompts = [{"prompt_token_ids": [*SHARED, 100 + i]} for i in range(2)]
-    first, second = (generated(llm, [prompt], 4)[0] for prompt in prompts)
-    assert (first.num_cached_tokens, second.num_cached_tokens) == (0, 48)
-    for out in (first, second):
-        assert list(out.outputs[0].token_ids) == expected(folder, out.prompt_token_ids, 4)[0]
+    cases = oracle(folder).fair(SHARED, len(SHARED) + 1, 2, 4)
+    llm.reset_prefix_cache()
+    found = [generated(llm, [prompt], 4)[0] for prompt, _ in cases]
+    assert [out.num_cached_tokens for out in found] == [0, len(SHARED)]
+    assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 
 def test_a_preempted_sequence_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -83,14 +119,14 @@ def test_a_preempted_sequence_goes_on_where_it_was(tmp_path: Path) -> None:
         return stock(*args, **kwargs)
 
     stats._preempt_request = counted
-    found = generated(llm, [{"prompt_token_ids": [20 + i] * 40} for i in range(4)], TOKENS)
+    cases = oracle(folder).fair([], 40, 4, TOKENS)
+    found = generated(llm, [prompt for prompt, _ in cases], TOKENS)
     assert preempted
-    for out in found:
-        assert list(out.outputs[0].token_ids) == expected(folder, out.prompt_token_ids, TOKENS)[0]
+    assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 
 def test_eager_and_compiled_are_one_model(tmp_path: Path) -> None:
     """`enforce_eager` leaves the chip out."""
     llm = engine(make("llama", tmp_path), enforce_eager=True)
-    generated(llm, ["x"], 2)
+    generated(llm, [[5, 6]], 2)
     assert runner(llm).launches == 0

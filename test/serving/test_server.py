@@ -13,7 +13,8 @@ from pathlib import Path
 
 import openai
 import pytest
-from tiny import expected, make
+from oracle import oracle
+from tiny import make
 
 OPTIONS = "--dtype float16 --max-model-len 128 --max-num-seqs 4 --block-size 16 --max-num-batched-tokens 64 --served-model-name tiny"
 GREEDY = {"ignore_eos": True, "return_token_ids": True}
@@ -52,8 +53,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, open
 
 def test_a_completion_is_that_of_transformers(server: tuple[str, openai.OpenAI, str]) -> None:
     folder, client, _ = server
-    found = client.completions.create(model="tiny", prompt=[5, 6, 7, 8], max_tokens=8, temperature=0, logprobs=1, extra_body=GREEDY)
-    assert found.choices[0].model_extra["token_ids"] == expected(folder, [5, 6, 7, 8], 8)[0]
+    prompt, tokens = oracle(folder).fair([], 4, 1, 8)[0]
+    found = client.completions.create(model="tiny", prompt=prompt, max_tokens=8, temperature=0, logprobs=1, extra_body=GREEDY)
+    assert found.choices[0].model_extra["token_ids"] == tokens
     assert len(found.choices[0].logprobs.token_logprobs) == 8
 
 

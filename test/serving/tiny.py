@@ -1,4 +1,4 @@
-"""Tiny models with random weights and a tokenizer, made here, and the tokens that transformers makes of them."""
+"""Tiny models with random weights and a tokenizer, made here."""
 
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,3 @@ def make(family: str, folder: Path) -> str:
                 p.mul_(4)
     model.to(torch.float16).save_pretrained(folder)
     return str(folder)
-
-
-def expected(folder: str, prompt: list[int], count: int) -> tuple[list[int], float]:
-    """Greedy tokens of transformers, and the least distance between the best two logits of a step."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float16).eval()
-    out = model.generate(
-        torch.tensor([prompt]), max_new_tokens=count, do_sample=False, output_logits=True, return_dict_in_generate=True, eos_token_id=None
-    )
-    margins = [float(step[0].topk(2).values.diff().abs()) for step in out.logits]
-    return out.sequences[0, len(prompt) :].tolist(), min(margins)

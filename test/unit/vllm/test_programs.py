@@ -27,6 +27,13 @@ def test_every_step_asks_for_a_program_that_was_compiled() -> None:
                 found = programs.prefill(new, length)
                 assert found in ready
                 assert found.tokens >= new
+                assert found.pages * page >= min(found.tokens, pages * page)
+
+
+def test_programs_are_few() -> None:
+    """With the one of the logits at most eight."""
+    assert len(Programs(4, 64, 8, 16).all()) == 5
+    assert len(Programs(16, 64, 8, 16).all()) == 7
 
 
 def test_sequences_with_one_new_token_are_one_program() -> None:

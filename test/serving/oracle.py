@@ -1,0 +1,56 @@
+"""The tokens that transformers makes of a model, and which prompts are a fair question: in float64, with the margins of float16 measured."""
+
+from functools import cache
+
+import torch
+import transformers
+
+SURE = 4
+"""Least distance of the best two logits, in errors of that step: two logits may each be one error away on PyTorch's side, and two on ours."""
+DRAWN = 32
+"""Prompts that are tried at once."""
+
+
+class Oracle:
+    """A folder's model in float64, and the error of PyTorch's float16 from it."""
+
+    def __init__(self, folder: str) -> None:
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        self.half, self.wide = (load(folder, dtype=dtype).eval() for dtype in (torch.float16, torch.float64))
+        self.vocabulary = self.wide.config.get_text_config().vocab_size
+
+    @torch.no_grad()
+    def tokens(self, prompts: list[list[int]], count: int) -> tuple[list[list[int]], list[bool]]:
+        """Greedy tokens of prompts of one length, and of which of them float16 leaves no doubt."""
+        asked = torch.tensor(prompts)
+        out = self.wide.generate(
+            asked,
+            attention_mask=torch.ones_like(asked),
+            max_new_tokens=count,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        logits = torch.stack(out.logits, 1)
+        half = self.half(out.sequences[:, :-1]).logits[:, asked.shape[1] - 1 :].double()
+        margin, error = logits.topk(2).values.diff(dim=-1).abs()[..., 0], (half - logits).abs().amax(-1)
+        return out.sequences[:, asked.shape[1] :].tolist(), (margin > SURE * error).all(1).tolist()
+
+    def fair(self, prefix: list[int], length: int, many: int, count: int) -> list[tuple[list[int], list[int]]]:
+        """Prompts of `length` tokens behind a prefix, drawn at random, and the `count` tokens that follow each without doubt."""
+        draw = torch.Generator().manual_seed(length)
+        found: list[tuple[list[int], list[int]]] = []
+        for _ in range(40):
+            tails = torch.randint(5, self.vocabulary, (DRAWN, length - len(prefix)), generator=draw).tolist()
+            prompts = [prefix + tail for tail in tails]
+            tokens, fair = self.tokens(prompts, count)
+            found += [(p, t) for p, t, f in zip(prompts, tokens, fair, strict=True) if f]
+            if len(found) >= many:
+                return found[:many]
+        raise AssertionError(f"float16 leaves doubts about nearly all prompts of {length} tokens: make the model's margins larger")
+
+
+oracle = cache(Oracle)
+"""One for each folder."""
