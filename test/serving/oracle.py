@@ -1,4 +1,4 @@
-"""The tokens that transformers makes of a model, and which prompts are a fair question: in float64, with the margins of float16 measured."""
+"""The tokens that transformers makes of a model in float64, and which prompts are a fair question to float16, by measure."""
 
 from functools import cache
 
@@ -6,7 +6,7 @@ import torch
 import transformers
 
 SURE = 4
-"""Least distance of the best two logits, in errors of that step: two logits may each be one error away on PyTorch's side, and two on ours."""
+"""Distance of the best two logits of a step, in errors of PyTorch's float16 there: each of the two may be twice as far off as that."""
 DRAWN = 32
 """Prompts that are tried at once."""
 

@@ -84,7 +84,7 @@ def test_tokens_are_those_of_transformers(served: tuple[str, LLM]) -> None:
 
 @pytest.mark.parametrize("prefix", [[], SHARED], ids=["apart", "shared"])
 def test_requests_arrive_at_random(served: tuple[str, LLM], prefix: list[int]) -> None:
-    """More of them than seats, with chunks of prompts beside those that decode; with a prefix in common that is found in the cache, or none."""
+    """More of them than seats, chunks of prompts beside those that decode; with a prefix in common that is in the cache, or none."""
     folder, llm = served
     cases = [case for n in (36, 41, 65, 90) for case in oracle(folder).fair(prefix, n, REQUESTS // 4, TOKENS)]
     random.Random(1).shuffle(cases)
