@@ -36,10 +36,19 @@ BELOW["lang"] = BELOW["lowering"] | {"lowering", "emulator", "runtime"}
 BELOW["device"] = BELOW["lowering/inductor"] | {"lowering/inductor", "emulator"}
 BELOW["library"] = BELOW["device"] | {"device", "lang"}
 BELOW["checking"] = BELOW["device"] | {"device"}
+BELOW["enablement"] = BELOW["checking"] | {"checking"}
 BELOW["vllm"] = BELOW["device"] | {"device"}
-BELOW["tools"] = BELOW["checking"] | {"checking", "editor", "explore"}
+BELOW["tools"] = BELOW["enablement"] | {"enablement", "editor", "explore"}
 
-TORCH = ("lowering/inductor/", "device/", "library/", "checking/suites/", "vllm/", "explore/")  # the only places that import torch
+TORCH = (
+    "lowering/inductor/",
+    "device/",
+    "library/",
+    "checking/suites/",
+    "vllm/",
+    "explore/",
+    "enablement/",
+)  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import nn
 
 from ktir.checking.suites import names
 from ktir.checking.suites.inputs import TensorSpec, model_tensor, read_arguments, read_kwargs
@@ -41,29 +44,46 @@ class Case:
 
     def run(self, backend: str = "inductor") -> str:
         """Compare with the host; what fell back to it on the way. Raises AssertionError for other values."""
-        from ktir.device.operators import fallback
-
-        torch.manual_seed(self.seed)
-        args = [make(None) for make in self.arguments]
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            fallback._said.clear()
-            compare_with_cpu(self.function, *args, atol=self.atol, rtol=self.rtol, backend=backend, **self.attrs)
-        left = [str(w.message) for w in said if issubclass(w.category, fallback.FallbackWarning)]
+        with falling_back() as left:
+            compare_with_cpu(self.function, *self.make(), atol=self.atol, rtol=self.rtol, backend=backend, **self.attrs)
         return left[0] if left else ""
+
+    def make(self) -> list[Any]:
+        """The positional arguments."""
+        torch.manual_seed(self.seed)
+        return [make(None) for make in self.arguments]
+
+
+@contextmanager
+def falling_back() -> Iterator[list[str]]:
+    """What falls back to the host inside the block, in words; complete behind it."""
+    from ktir.device.operators import fallback
+
+    left: list[str] = []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fallback._said.clear()
+        yield left
+    left += [str(w.message) for w in said if issubclass(w.category, fallback.FallbackWarning)]
 
 
 def compare_with_cpu(
     function: Callable[..., Any], *args: Any, atol: float = 0.1, rtol: float = 0.1, backend: str = "inductor", **kwargs: Any
 ) -> None:
-    """Call a function on the host, and compiled on the device (`backend="eager"`: uncompiled), and compare.
+    """Call a function or module on the host, and compiled on the device (`backend="eager"`: uncompiled), and compare.
 
     Raises AssertionError, with the largest difference, where the results differ by more than `atol + rtol * |host's|`.
     """
     torch._dynamo.reset_code_caches()
     there = pytree.tree_map(lambda x: _copied(x, "spyre"), (args, kwargs))
     here = pytree.tree_map(lambda x: _copied(x, "cpu"), (args, kwargs))
-    called = function if backend == EAGER else torch.compile(function, backend=backend, dynamic=False)
+    moved = copy.deepcopy(function).to("spyre") if isinstance(function, nn.Module) else function
+
+    def called(*args: Any, **kwargs: Any) -> Any:  # Dynamo traces what calls a builtin, but no builtin alone
+        return moved(*args, **kwargs)
+
+    if backend != EAGER:
+        called = torch.compile(called, backend=backend, dynamic=False)
     with torch.no_grad():
         found = called(*there[0], **there[1])
         wanted = function(*here[0], **here[1])
