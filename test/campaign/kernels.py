@@ -1,6 +1,6 @@
 """Kernels with a grid as somebody may write them, drawn by a seed: on the stream they have the executor's bits, and near a sum in float64.
 
-PYTHONPATH=.:test python test/campaign/kernels.py --programs 500 --seed 0
+python test/campaign/kernels.py --programs 500 --seed 0
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from campaign.kernel_draws import Drawn, draw
 
