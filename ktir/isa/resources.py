@@ -2,7 +2,7 @@
 
 The time of a kernel is the length of its longest *chain*: work and delays that wait for each other, from its launch to its last result. So
 a resource that were free would save at most its part of that chain. It would not save more than what is left above the *load* of another
-one either: the cycles for which that one is busy in all.
+one either: the cycles for which that one is busy in all. Both hold as long as units are served in the same order.
 """
 
 from __future__ import annotations
