@@ -11,14 +11,20 @@ from typing import Any
 
 from ktir.diagnostics import KtirError, close_to
 from ktir.emulator.machine import Machine
-from ktir.emulator.machine.reports.occupancy import lives
 from ktir.emulator.machine.reports.report import aligned
 from ktir.emulator.machine.reports.roofline import roofline
 from ktir.isa.resources import Bound, Resource
-from ktir.package import read
+from ktir.package import Package, read
 from ktir.targets import find
 from ktir.tools.shared.plain import plain
 
+_PICTURES = {
+    "roofline": "the roofline",
+    "lx": "what lies in LX when",
+    "timeline": "what units do when",
+    "division": "which core has which part of a kernel",
+    "loop": "the trips of a kernel's tile loop",
+}
 _RESOURCES = {r.name.lower(): r for r in Resource}
 
 
@@ -29,8 +35,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     made.add_argument("--json", action="store_true", help="print the same as JSON")
     made.add_argument("--what-if", metavar="RESOURCE[+..],..", help="cycles if these took no time: all, or of " + ", ".join(_RESOURCES))
-    made.add_argument("--roofline", metavar="FILE", type=Path, help="draw the roofline (.svg, .png, .pdf)")
-    made.add_argument("--lx", metavar="FILE", type=Path, help="draw what lies in LX when")
+    for name, what in _PICTURES.items():
+        made.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"draw {what}" + " (.svg, .png, .pdf)" * (name == "roofline"))
+    made.add_argument("--layout", metavar="ARGUMENT=FILE", action="append", default=[], help="draw the sticks of an argument")
+    made.add_argument("--kernel", metavar="NAME", help="of which kernel a division or loop is drawn (default: the one that takes longest)")
     made.add_argument("--core", type=int, default=0, help="whose LX (default: 0)")
     return made
 
@@ -55,19 +63,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join([*_bounds(machine), "roofline", *(f"  {place}" for place in places)]))
             if changed:
                 print("\n".join(_what_if(machine, changed)))
-        if options.roofline or options.lx:
-            from ktir.tools.pages import pictures
-
-            if options.roofline:
-                pictures.draw_roofline(places, machine.target, options.roofline)
-            if options.lx:
-                pictures.draw_lx(lives(machine.program, machine.trace, options.core), machine.target, options.core, options.lx)
+        _draw(options, package, machine)
     except BrokenPipeError:
         sys.stderr.close()
     except (KtirError, OSError) as error:
         print(error if isinstance(error, KtirError) else f"ktir-report: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _draw(options: argparse.Namespace, package: Package, machine: Machine) -> None:
+    """The pictures that are asked for."""
+    if not (options.layout or any(getattr(options, name) for name in _PICTURES)):
+        return
+    from ktir.tools.pages import pictures
+
+    drawing = pictures.Drawing(package, machine, options.package, options.kernel, options.core)
+    for name in _PICTURES:
+        if place := getattr(options, name):
+            pictures.save(getattr(drawing, name)(), place)
+    for text in options.layout:
+        name, equals, file = text.partition("=")
+        if not (equals and file):
+            raise KtirError(f"--layout expects ARGUMENT=FILE, but got '{text}'")
+        pictures.save(drawing.layout(name), Path(file))
 
 
 def _asked(text: str) -> dict[str, tuple[Resource, ...]]:

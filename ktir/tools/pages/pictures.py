@@ -1,77 +1,94 @@
-"""Pictures of a program on the chip, drawn with matplotlib: the roofline, and LX over time."""
+"""The pictures of `ktir-report`: which figures of a package each of them takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ktir.diagnostics import KtirError
-from ktir.emulator.machine.reports.occupancy import Life
-from ktir.emulator.machine.reports.roofline import Roofline, pt_peak, sfp_peak
-from ktir.target import STICK_BYTES, Target
+from ktir.diagnostics import KtirError, close_to
+from ktir.emulator.machine import Machine
+from ktir.emulator.machine.control.control import control
+from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.roofline import roofline
+from ktir.emulator.machine.trace.trace import Trace
+from ktir.explore.pictures import division, layouts, scratchpad, tile_loop, timeline
+from ktir.explore.pictures import roofline as rooflines
+from ktir.explore.pictures.sheet import save
+from ktir.package import Package
+from ktir.runtime.memory.slot import layout_of
 
-FORMATS = (".svg", ".png", ".pdf")
-
-
-def _axes(title: str) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise KtirError("pictures need matplotlib: pip install 'ktir[pictures]'") from None
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title)
-    return figure, axes
+__all__ = ["Drawing", "save"]
 
 
-def _save(figure: Any, place: Path) -> None:
-    if place.suffix not in FORMATS:
-        raise KtirError(f"'{place}': pictures are written as {', '.join(FORMATS)}")
-    figure.savefig(place)
+class Drawing:
+    """Of a package in a folder that a machine runs. Each method gives a figure of matplotlib, and raises KtirError where there is nothing
+    to draw. kernel: the name of one, or None for the one that takes longest; core: whose LX.
+    """
 
+    def __init__(self, package: Package, machine: Machine, folder: Path, kernel: str | None, core: int) -> None:
+        self.package, self.machine, self.folder, self.core = package, machine, folder, core
+        self._kernel = kernel
 
-def draw_roofline(kernels: Sequence[Roofline], target: Target, place: Path) -> None:
-    """Attained rate over operations per byte, one mark per kernel, below the roofs of the systolic arrays and the vector units."""
-    figure, axes = _axes(f"Roofline, Spyre ({target.name})")
-    inside = [k for k in kernels if k.flops and k.bytes]
-    points = [k.intensity for k in inside] or [1.0]
-    low, high = min(0.1, *points) / 2, max(1000.0, *points) * 2
-    band = kernels[0].bandwidth if kernels else 1.0
-    for peak, name in ((pt_peak(target), "systolic arrays"), (sfp_peak(target), "vector units")):
-        corner = peak / band
-        axes.plot([low, corner, high], [low * band, peak, peak], label=f"{name}: {peak:,.0f} GFLOP/s")
-    for number, kernel in enumerate(inside, 1):
-        axes.plot([kernel.intensity], [kernel.attained], "o", color="black")
-        axes.annotate(f" {number} {kernel.name} ({kernel.share:.0%})", (kernel.intensity, kernel.attained), fontsize=8)
-    axes.set(xscale="log", yscale="log", xlabel="operations per byte of memory", ylabel=f"GFLOP/s (slope: {band:.1f} GB/s)")
-    axes.grid(True, which="both", alpha=0.2)
-    axes.legend(loc="lower right")
-    _save(figure, place)
+    def roofline(self) -> Any:
+        """The roofline."""
+        places = roofline(self.machine.trace, self.machine.target)
+        return rooflines.draw(places, self.machine.report.kernels, self.machine.bottlenecks.kernels, self.machine.target)
 
+    def lx(self) -> Any:
+        """LX over time."""
+        trace = self.machine.trace
+        found = lives(self.machine.program, trace, self.core)
+        return scratchpad.draw(found, [k.name for k in self.machine.report.kernels], trace.starts, self.machine.target, self.core)
 
-def draw_lx(found: Sequence[Life], target: Target, core: int, place: Path) -> None:
-    """What lies in a core's LX from its write to its last read: address upwards, time to the right, a colour per KTIR op."""
-    from matplotlib import colormaps
-    from matplotlib.patches import Rectangle
+    def timeline(self) -> Any:
+        """What units do when."""
+        return timeline.draw(self.machine.program.name, self._journals, self.machine.target)
 
-    figure, axes = _axes(f"LX of core {core}")
-    colours = colormaps["tab20"]
-    writers = {name: colours(i % 20) for i, name in enumerate(dict.fromkeys(map(_writer, found)))}
-    for life in found:
-        height = (life.last - life.first + 1) * STICK_BYTES / 1024
-        corner = (life.begin, life.first * STICK_BYTES / 1024)
-        box = Rectangle(corner, max(life.end - life.begin, 1), height, facecolor=writers[_writer(life)], edgecolor="white", linewidth=0.2)
-        axes.add_patch(box)
-    top = max([(life.last + 1) * STICK_BYTES / 1024 for life in found], default=1.0)
-    axes.set(xlim=(0, max([life.end for life in found], default=1)), ylim=(0, top), xlabel="cycles", ylabel="KiB")
-    share = top * 1024 / target.lx_planned_bytes
-    axes.set_title(f"LX of core {core}: the highest address is {top:,.1f} KiB, {share:.1%} of what programs may use")
-    shown = list(writers.items())[:20]
-    axes.legend([Rectangle((0, 0), 1, 1, facecolor=c) for _, c in shown], [name for name, _ in shown], fontsize=6, loc="upper left")
-    _save(figure, place)
+    def loop(self) -> Any:
+        """The tile loop of the kernel."""
+        names = [k.name for k in self.machine.report.kernels]
+        return tile_loop.draw(self._journals, names.index(self._chosen(names)), self.machine.target)
 
+    def division(self) -> Any:
+        """The division of the kernel, as its KTIR says it."""
+        from ktir.analysis.attributes.kernel import KernelFunction
+        from ktir.analysis.calls import functions_of
+        from ktir.assembly import parse_module
+        from ktir.context import context
+        from ktir.mlir import ir
 
-def _writer(life: Life) -> str:
-    """The KTIR op that wrote it and its source line, without folders."""
-    return f"{life.op or 'lx'} {Path(life.location).name.rpartition(':')[0]}".rstrip()
+        place = self.folder / "allocated.ktir.mlir"
+        with context(), ir.Location.unknown():
+            module = parse_module(place.read_text(), str(place))  # functions live as long as it does
+            functions = functions_of(module)
+            divided = {name: KernelFunction(f.operation) for name, f in functions.items() if "ktir.work" in f.attributes}
+            if self._kernel in functions and self._kernel not in divided:
+                said = "its author, or an exchange, says what each core does"
+                raise KtirError(f"--division: kernel '{self._kernel}' is not divided by the compiler: {said}")
+            if not divided:
+                raise KtirError("--division: no kernel of the program is divided by the compiler")
+            name = self._chosen([k.name for k in self.machine.report.kernels if k.name in divided])
+            kernel = divided[name]
+            return division.draw(name, kernel.work, kernel.rows, kernel.cores)
+
+    def layout(self, name: str) -> Any:
+        """The sticks of an argument."""
+        arguments = {a.name: a for a in self.package.launch_spec.args}
+        if name not in arguments:
+            raise KtirError(f"--layout: the program has no argument '{name}'{close_to(name, arguments)}; it has {', '.join(arguments)}")
+        return layouts.draw(arguments[name], layout_of(arguments[name]))
+
+    @cached_property
+    def _journals(self) -> Trace:
+        return control(self.machine.program, self.machine.target, checks=False, journal=True)
+
+    def _chosen(self, names: Sequence[str]) -> str:
+        """The kernel that is asked for, of these."""
+        if self._kernel is None:
+            return max((k for k in self.machine.report.kernels if k.name in names), key=lambda k: k.cycles).name
+        if self._kernel not in names:
+            known = f"{close_to(self._kernel, names)}; it has {', '.join(names)}"
+            raise KtirError(f"--kernel: the program has no kernel '{self._kernel}'{known}")
+        return self._kernel

@@ -23,7 +23,7 @@ def commands() -> list[tuple[str, list[str]]]:
 
 def test_the_commands(tmp_path: Path, path_of_tools: str) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    assert len(commands()) == 19
+    assert len(commands()) == 20
     for command, shown in commands():
         run = subprocess.run(command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path_of_tools}, capture_output=True, text=True)
         said = (run.stdout + run.stderr).splitlines()

@@ -34,8 +34,8 @@ class Words:
         self.state = state
         self.checks = checks
         self.target = state.target
-        self.rep: tuple[UnitState, Instruction, Stream, int] | None = None
-        """The REP in progress, and up to which step the trace has it."""
+        self.rep: tuple[UnitState, Instruction, Stream, int, int] | None = None
+        """The REP in progress, up to which step the trace has it, and the cycle in which that was done."""
         self.streams = Streams(state)
         self.array = Array(state, self.streams)
         self._sent: deque[Instruction] = deque()
@@ -229,20 +229,20 @@ class Words:
     def _rep(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.body
         s = Stream(self.streams.plan_of_body(x.index, x.body), u.time, u.chain, u.clock, journal=u.journal)
-        self.rep = (u, x, s, 0)
+        self.rep = (u, x, s, 0, u.time)
         yield from self.streams.run(u, s)
-        self._emit_rep(u, x, s, self.rep[3])
+        self._emit_rep(u, x, s, *self.rep[3:])
         self.rep = None
 
-    def _emit_rep(self, u: UnitState, x: Instruction, s: Stream, first: int) -> None:
-        """Put the steps from `first` on that have been taken into the trace."""
+    def _emit_rep(self, u: UnitState, x: Instruction, s: Stream, first: int, begin: int) -> None:
+        """Put the steps from `first` on that have been taken since cycle `begin` into the trace."""
         event = self.state.event(u, x)
-        event.end = s.time
+        event.begin, event.end = begin, s.time
         event.steps = None if first == 0 and s.finished else (first, s.done)
         self.state.emit(event)
         for flow in s.plan.pushes:
             self.state.fifos[flow.fifo].announced += flow.through(s.done) - flow.through(first)
-        self.rep = (u, x, s, s.done)
+        self.rep = (u, x, s, s.done, s.time)
 
     def split_rep(self) -> bool:
         """Break a circle: a REP that waits for a word that waits for the REP's own entries in the trace is recorded in parts."""

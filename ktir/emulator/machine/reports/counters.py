@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.machine.reports.events import counter
-from ktir.emulator.machine.reports.occupancy import lives
+from ktir.emulator.machine.reports.occupancy import lives, needed
 from ktir.emulator.machine.trace.journal import Journal
 from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.program import Program
@@ -34,12 +34,8 @@ def counters(program: Program, trace: Trace, target: Target, process: int) -> It
             yield counter(name, process, (start + edges[-1]) * us, 0)
     total = starts[-1]
     edges = np.unique(np.linspace(0, max(total, 1), min(_BINS * len(trace.statistics), max(total, 1)) + 1).astype(np.int64))
-    found = lives(program, trace)
-    bounds = [(life.begin, life.sticks) for life in found] + [(life.end, -life.sticks) for life in found]
-    changes = np.array(bounds, np.int64).reshape(-1, 2)
-    order = np.argsort(changes[:, 0], kind="stable")
-    level = np.concatenate(([0], np.cumsum(changes[order, 1])))
-    at = level[np.searchsorted(changes[order, 0], edges, side="right")]
+    times, sticks = needed(lives(program, trace))
+    at = np.concatenate(([0], sticks))[np.searchsorted(times, edges, side="right")]
     yield from _changes("LX of core 0 (KiB)", process, edges * us, at * STICK_BYTES / 1024)
 
 
@@ -48,19 +44,19 @@ def _of_kernel(journal: Journal, target: Target, edges: Array) -> Iterator[tuple
     memory, ring = journal.memory, journal.ring
     if memory:
         spans = [(t.begin, t.end) for t in memory]
-        yield "DRAM (GB/s)", _shares(spans, [t.nbytes for t in memory], edges) / width * target.clock_ghz
+        yield "DRAM (GB/s)", shares(spans, [t.nbytes for t in memory], edges) / width * target.clock_ghz
     if ring:
         spans = [(t.begin, t.end) for t in ring]
-        yield "ring busy (%)", 100 * _shares(spans, [t.end - t.begin for t in ring], edges) / width
+        yield "ring busy (%)", 100 * shares(spans, [t.end - t.begin for t in ring], edges) / width
     for unit in (Unit.PT, Unit.SFP):
         spans = [(s.begin, s.end) for s in journal.segments if s.unit is unit and not s.cause]
         if spans:
-            yield f"{unit.name} busy (%)", 100 * _shares(spans, [end - begin for begin, end in spans], edges) / width
+            yield f"{unit.name} busy (%)", 100 * shares(spans, [end - begin for begin, end in spans], edges) / width
     for fifo, moved in sorted(journal.fills.items()):
         yield f"FIFO {fifo} (entries)", _most(moved, edges)
 
 
-def _shares(spans: Sequence[tuple[int, int]], amounts: Sequence[float], edges: Array) -> Array:
+def shares(spans: Sequence[tuple[int, int]], amounts: Sequence[float], edges: Array) -> Array:
     """How much of amounts, each spread over its span, falls between neighbouring edges; spans follow one another."""
     order = sorted(range(len(spans)), key=spans.__getitem__)
     times = np.array([spans[k] for k in order], float).reshape(-1)

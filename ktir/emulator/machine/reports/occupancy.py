@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,3 +65,13 @@ def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
         live = np.full(len(first), LANES) if lanes is None else lanes[min(core, len(lanes) - 1)]
         found += [first[live > half * (LANES // access.width)] + half for half in range(access.width)]
     return np.unique(np.concatenate(found))
+
+
+def needed(found: Sequence[Life]) -> tuple[np.ndarray, np.ndarray]:
+    """From which cycle on how many sticks are still needed; before the first cycle, and after the last one, none."""
+    changes: dict[int, int] = {}
+    for life in found:
+        changes[life.begin] = changes.get(life.begin, 0) + life.sticks
+        changes[life.end] = changes.get(life.end, 0) - life.sticks
+    times = np.array(sorted(changes), np.int64)
+    return times, np.cumsum([changes[int(t)] for t in times], dtype=np.int64)
