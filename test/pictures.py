@@ -34,7 +34,7 @@ def check(figure: Any) -> None:
     inside = figure.bbox
     places = {text: Text.get_window_extent(text) for text in found}  # an annotation counts its arrow
     for text, box in places.items():
-        assert text.get_fontsize() >= SMALLEST, text.get_text()
+        assert float(text.get_fontsize()) >= SMALLEST, text.get_text()
         assert inside.x0 <= box.x0, text.get_text()
         assert box.x1 <= inside.x1, text.get_text()
         assert inside.y0 <= box.y0, text.get_text()
