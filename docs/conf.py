@@ -23,6 +23,8 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"KTIR {__version__}"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["page.css"]
 
 _generated = HERE / "generated"
 _written = set(write_pages(_generated))

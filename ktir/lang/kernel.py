@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ktir import config
 from ktir.analysis.calls import functions_of, put_numbers
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
@@ -198,7 +199,7 @@ class Kernel:
     def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, Executable]:
         """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
         traced = self._trace(arguments, parameters, known=self.grid is None)
-        key = (traced.text, *_numbers(arguments).values())
+        key = (traced.text, *_numbers(arguments).values(), config.current().key())
         return traced, self._compiled.found(key, lambda: self._compile(traced, _numbers(arguments)))
 
     def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> Executable:

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -28,6 +28,9 @@ from ktir.mlir import ext, ir
 from ktir.package import schema
 from ktir.pipeline import NamedPipeline
 from ktir.target import HALVES
+from ktir.tools.pages.grammar import grammar_page
+from ktir.tools.pages.markdown import code, fence, prose, table, toctree
+from ktir.tools.pages.python_api import api_page, environment_page
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
 
@@ -57,47 +60,6 @@ _TRAITS = {
     "NoTerminatorTrait": "its blocks have no terminator",
     "IsTerminatorTrait": "ends its block",
 }
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
-
-_SPAN = re.compile(r"(`[^`]*`|(?<![\w*)\]])\*\w(?:[^*`\n]*\w)?\*(?!\w))")
-"""Markup that our texts mean: code, and words that are *stressed*."""
-_MARKUP = re.compile(r"(?<=\S)\*|<(?=[\w/!?])|\|")
-"""Markup that they do not mean: products, angles that HTML would take for a tag, bars that a table would take for an end of a cell."""
-
-
-def prose(text: str) -> str:
-    """Plain text as Markdown: what would be markup but is not meant as such stands for itself."""
-    parts = _SPAN.split(text)
-    return "".join(p if i % 2 else _MARKUP.sub(r"\\\g<0>", p) for i, p in enumerate(parts))
-
-
-_BAR = re.compile(r"(?<!\\)\|")
-"""What would end a cell."""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table, or nothing if it has no rows."""
-    lines = ["| " + " | ".join(_BAR.sub(r"\|", cell) for cell in row) + " |" for row in rows]
-    return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *lines, ""] if lines else []
-
-
-def fence(text: str, language: str = "text") -> list[str]:
-    """A code block."""
-    return [f"```{language}", text.strip("\n"), "```", ""]
-
-
-def code(text: str) -> str:
-    """A code span that may stand in a table."""
-    text = text.replace("|", chr(92) + "|")
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
-
-
-def toctree(names: Iterable[str]) -> list[str]:
-    """A table of contents of pages in the same folder."""
-    return ["```{toctree}", ":maxdepth: 1", "", *names, "```", ""]
 
 
 # --- Docstrings, constraints -----------------------------------------------------------------------------------------
@@ -461,6 +423,7 @@ def pages() -> dict[str, str]:
     made["attributes.md"] = attributes_page()
     made["isa.md"] = isa_page()
     made["launch_spec.md"] = launch_spec_page()
+    made["grammar.md"], made["api.md"], made["environment.md"] = grammar_page(), api_page(), environment_page()
     return {path: "\n".join(lines).rstrip("\n") + "\n" for path, lines in made.items()}
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
+import importlib
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -139,18 +138,6 @@ TORCH_NAMES = {"ktir.rounded"}
 def test_names(page: Path) -> None:
     wrong = [f"{page.name}:{line}: `{span}`: {why}" for line, span in spans(page) if (why := fault(span, page))]
     assert not wrong, "\n".join(wrong)
-
-
-def test_the_pictures_are_what_the_script_draws() -> None:
-    source = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "pictures" / "draw.py")
-    assert source is not None
-    assert source.loader is not None
-    draw = sys.modules["draw"] = importlib.util.module_from_spec(source)
-    source.loader.exec_module(draw)
-    for name, picture in draw.PICTURES.items():
-        assert (ROOT / "docs" / "pictures" / name).read_text() == picture().svg(), "python docs/pictures/draw.py writes it"
-    passes = {p for *_, names in draw.STEPS for line in names for p in line.split(", ") if "/" not in p and p.islower()}
-    assert passes - set(registry.pass_modules()) == {"cse"}
 
 
 @pytest.mark.parametrize(

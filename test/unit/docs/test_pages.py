@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ktir.tools.pages.ktir_docs import pages, prose
+from ktir.tools.pages.ktir_docs import pages
+from ktir.tools.pages.markdown import prose
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATED = ROOT / "docs" / "generated"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ktir import lang
+from ktir.config import patch
 from ktir.diagnostics import KtirError
 from ktir.runtime.executable import recorded
 
@@ -54,3 +55,12 @@ def test_a_trace_shows_the_kernel() -> None:
     events = json.loads(doubled[8].trace(X, np.zeros_like(X), block=8))["traceEvents"]
     assert {"kernel", "gpu_memcpy"} <= {e.get("cat") for e in events}
     assert all(e["args"]["cycles"] == doubled[8].cycles(X, X, block=8) for e in events if e.get("cat") == "kernel")
+
+
+def test_cycles_are_those_of_the_options_in_force() -> None:
+    x = np.zeros((64, 512), np.float16)
+    counts = []
+    for cores in (4, 32, 4):
+        with patch(cores=cores):
+            counts.append(doubled.cycles(x, x.copy()))
+    assert counts[0] == counts[2] > counts[1]
