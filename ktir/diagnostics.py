@@ -34,6 +34,11 @@ def location_names(location: ir.Location) -> list[str]:
     return []
 
 
+def nodes_text(location: ir.Location) -> str:
+    """The same names, each once, separated by commas."""
+    return ",".join(dict.fromkeys(location_names(location)))
+
+
 def position(location: ir.Location) -> tuple[str, int, int] | None:
     """File, line and column of the first file position in `location`, or None."""
     loc: Any = ir.Location.from_attr(location.attr)  # downcasts: diagnostics carry bare Locations

@@ -162,17 +162,19 @@ _DEFAULTS = {f.name: f.default for f in fields(Descriptor)}
 
 
 def _location(source: Source, number: int) -> ir.Location:
-    """`fused<number>["op", "file":line:col]`; a position that is no `file:line:col` stands as a name marked as a position."""
+    """`fused<number>["op", "file":line:col]`; a position that is no `file:line:col`, and nodes, stand as names marked as such."""
     parts = [ir.Location.name(source.op)] if source.op else []
     file, *place = source.location.rsplit(":", 2)
     if file and len(place) == 2 and all(p.isascii() and p.isdigit() and str(int(p)) == p and int(p) < 2**31 for p in place):
         parts.append(ir.Location.file(file, int(place[0]), int(place[1])))
     elif source.location:
         parts.append(ir.Location.name(source.location, ir.Location.name(_POSITION)))
+    if source.nodes:
+        parts.append(ir.Location.name(source.nodes, ir.Location.name(_NODES)))
     return ir.Location.fused(parts or [ir.Location.unknown()], integer_attribute(number))
 
 
-_POSITION = "position"
+_POSITION, _NODES = "position", "nodes"
 
 
 # --- MLIR -> Program -------------------------------------------------------------------------------------------------
@@ -233,16 +235,23 @@ def _source(location: ir.Location, op: str) -> tuple[int | None, Source]:
     loc: Any = ir.Location.from_attr(location.attr)
     number = _metadata(loc)
     if isinstance(number, ir.IntegerAttr):
-        name = place = ""
+        name = place = nodes = ""
         for part in (ir.Location.from_attr(child.attr) for child in loc.locations):
             if isinstance(part, ir.NameLoc) and isinstance(ir.Location.from_attr(part.child_loc.attr), ir.UnknownLoc):
                 name = str(part.name_str)
+            elif isinstance(part, ir.NameLoc) and _name(part.child_loc) == _NODES:
+                nodes = str(part.name_str)
             elif not isinstance(part, ir.UnknownLoc):
                 place = str(part.name_str) if isinstance(part, ir.NameLoc) else _place(part)
-        return number.value, Source(name, place)
+        return number.value, Source(name, place, nodes)
     if isinstance(loc, ir.UnknownLoc):
         return 0, NO_SOURCE
     return None, Source(str(loc.name_str) if isinstance(loc, ir.NameLoc) else op, _place(loc))
+
+
+def _name(location: ir.Location) -> str:
+    loc: Any = ir.Location.from_attr(location.attr)
+    return str(loc.name_str) if isinstance(loc, ir.NameLoc) else ""
 
 
 def _place(location: ir.Location) -> str:

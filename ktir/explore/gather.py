@@ -143,7 +143,7 @@ def _of_node(node: fx.Node, places: Places) -> tuple[int, ...]:
 
 def assembly_lines(program: Program, places: Places) -> list[Line]:
     """The text of a program; a word comes from where its source does."""
-    locations = [places.of(_quoted(s.location)) for s in program.sources]
+    locations = [places.of_source(s.location, s.nodes) for s in program.sources]
     found = []
     for line in print_program(program).splitlines():
         code, _, comment = line.partition("//")
@@ -176,7 +176,8 @@ def run_of(machine: Machine, places: Places) -> Run:
         | {"places": _of_kernel(machine.program, number, places)}
         for number, (k, r, b) in enumerate(zip(machine.report.kernels, roofline(trace, target), machine.bottlenecks.kernels, strict=True))
     ]
-    held = [Slice(f"{v.first},{v.last}", v.op, v.begin, v.end, places.of(_quoted(v.location))) for v in lives(machine.program, trace)]
+    found = lives(machine.program, trace)
+    held = [Slice(f"{v.first},{v.last}", v.op, v.begin, v.end, places.of_source(v.location, v.nodes)) for v in found]
     cycles = sum(k.cycles for k in machine.report.kernels)
     return Run(cycles, target.clock_ghz, kernels, slices[:MOST_SLICES], max(len(slices) - MOST_SLICES, 0), held, trace.lx_sticks)
 
@@ -184,7 +185,7 @@ def run_of(machine: Machine, places: Places) -> Run:
 def _of_kernel(program: Program, number: int, places: Places) -> list[int]:
     """The places that the words of a kernel come from."""
     used = {w.source for words in program.kernels[number].units.values() for w in words}
-    return sorted({p for n in used for p in places.of(_quoted(program.sources[n].location))})
+    return sorted({p for n in used for p in places.of_source(program.sources[n].location, program.sources[n].nodes)})
 
 
 def _slice(event: dict[str, Any], rows: dict[tuple[int, int], str], us: float, places: Places) -> Slice:
@@ -192,4 +193,4 @@ def _slice(event: dict[str, Any], rows: dict[tuple[int, int], str], us: float, p
     begin, end = round(event["ts"] / us), round((event["ts"] + event["dur"]) / us)
     name = event["name"] if event["cat"] in ("wait", "kernel") else f"{event['name']} {arguments.get('op', '')}".rstrip()
     row = rows.get((event["pid"], event["tid"]), str(event["tid"]))
-    return Slice(row, name, begin, end, places.of(_quoted(arguments.get("source"))), event["cat"] == "wait")
+    return Slice(row, name, begin, end, places.of_source(arguments.get("source", ""), arguments.get("nodes", "")), event["cat"] == "wait")

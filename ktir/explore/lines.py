@@ -19,14 +19,32 @@ class Places:
     """Every place that something comes from, by number."""
 
     known: dict[Place, int] = field(default_factory=dict)
+    _by_node: dict[str, list[Place]] = field(default_factory=dict)
 
     def number(self, place: Place) -> int:
         """The number of a place."""
-        return self.known.setdefault(place, len(self.known))
+        if place not in self.known:
+            self.known[place] = len(self.known)
+            self._by_node.setdefault(place[2], []).append(place)
+        return self.known[place]
 
     def of(self, location: str) -> tuple[int, ...]:
         """Those in the text of a location, as MLIR writes it. What is in no file has none."""
         found = ((file, int(line), name) for name, file, line in _PLACE.findall(location) if file not in ("-", "<unknown>"))
+        return tuple(dict.fromkeys(map(self.number, found)))
+
+    def of_source(self, location: str, nodes: str) -> tuple[int, ...]:
+        """Those of an instruction that comes from `file:line:col`, and of these nodes. A node that is known stands where it is known to be:
+        of several that became one op, each has a line of its own.
+        """
+        file, _, rest = location.rpartition(":")[0].rpartition(":")
+        if not rest.isdigit() or file in ("-", "<unknown>"):
+            return ()
+        here = (file, int(rest))
+        found: list[Place] = []
+        for node in nodes.split(",") if nodes else [""]:
+            known = [p for p in self._by_node.get(node, ()) if node]
+            found += [(*here, node)] if not known or (*here, node) in known else known
         return tuple(dict.fromkeys(map(self.number, found)))
 
 

@@ -166,10 +166,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Source:
-    """Where an instruction comes from: the KTIR op's name and its location text `file:line:col`."""
+    """Where an instruction comes from: the KTIR op's name, its location text `file:line:col`, and the nodes of PyTorch's graph that it
+    belongs to, separated by commas; empty where there are none.
+    """
 
     op: str
     location: str
+    nodes: str = ""
 
 
 @dataclass

@@ -191,7 +191,8 @@ def _check_target(data: bytes | None) -> None:
 
 
 def _debug_bytes(sources: list[Source]) -> bytes:
-    return dump_json({"version": DEBUG_VERSION, "sources": [{"op": s.op, "location": s.location} for s in sources]})
+    rows = [{"op": s.op, "location": s.location} | ({"nodes": s.nodes} if s.nodes else {}) for s in sources]
+    return dump_json({"version": DEBUG_VERSION, "sources": rows})
 
 
 def _read_sources(data: bytes, program: Program) -> list[Source]:
@@ -200,11 +201,11 @@ def _read_sources(data: bytes, program: Program) -> list[Source]:
         raise PackageError(DEBUG, [f"expects an object of version {DEBUG_VERSION}"])
     rows = value.get("sources")
     good = isinstance(rows, list) and all(
-        isinstance(r, dict) and r.keys() == {"op", "location"} and all(isinstance(v, str) for v in r.values()) for r in rows
+        isinstance(r, dict) and r.keys() - {"nodes"} == {"op", "location"} and all(isinstance(v, str) for v in r.values()) for r in rows
     )
     if not good or not rows or rows[0] != {"op": "", "location": ""}:
-        raise PackageError(DEBUG, ["expects 'sources' to be a list of objects with op and location, the first one empty"])
-    sources = [Source(r["op"], r["location"]) for r in rows]
+        raise PackageError(DEBUG, ["expects 'sources' to be a list of objects with op, location and perhaps nodes, the first one empty"])
+    sources = [Source(**r) for r in rows]
     problem = _missing_source(program, sources)
     if problem:
         raise PackageError(DEBUG, [problem])

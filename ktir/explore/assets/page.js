@@ -47,6 +47,8 @@ class Page {
   show(program) {
     this.program = program;
     this.choice.clear();
+    const costs = this.run ? new Costs(this.run, this.data.names) : null;
+    for (const { lines } of Object.values(this.panes)) lines.costs = costs;
     const of = { source: this.data.sources, graph: this.views("graph"), level: this.views("level"), assembly: this.views("assembly") };
     for (const [name, items] of Object.entries(of)) {
       this.panes[name].items = items;

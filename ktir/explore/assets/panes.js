@@ -51,12 +51,48 @@ class Choice {
   }
 }
 
+/** For how long units work for what comes from places; a slice of several of them counts once. */
+class Costs {
+  constructor(run, names) {
+    this.cycles = Math.max(run.cycles, 1);
+    const groups = new Map();
+    this.groups = new Map();
+    for (const [row, begin, end, , wait, places] of run.slices) {
+      const unit = names[row];
+      if (wait || !places.length || !/^[A-Z]+$/.test(unit)) continue;
+      const key = places.join();
+      if (!groups.has(key)) groups.set(key, { places, units: {} });
+      const { units } = groups.get(key);
+      units[unit] = (units[unit] || 0) + end - begin;
+    }
+    for (const group of groups.values()) {
+      for (const p of group.places) this.groups.set(p, [...(this.groups.get(p) || []), group]);
+    }
+    this.known = new Map();
+  }
+
+  /** The unit that works longest for them, its cycles, and their share of the program's; null where no unit does. */
+  of(places) {
+    const key = places.join();
+    if (!this.known.has(key)) {
+      const sums = {};
+      for (const { units } of new Set(places.flatMap((p) => this.groups.get(p) || []))) {
+        for (const [unit, n] of Object.entries(units)) sums[unit] = (sums[unit] || 0) + n;
+      }
+      const [unit, cycles] = Object.entries(sums).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+      this.known.set(key, cycles ? { unit, cycles, share: cycles / this.cycles } : null);
+    }
+    return this.known.get(key);
+  }
+}
+
 /** A list of lines {text, places, no, mark}. */
 class Lines {
   constructor(root, choice, name) {
     this.choice = choice;
     this.name = name;
     this.lines = [];
+    this.costs = null;
     this.hits = new Set();
     this.scroll = document.createElement("div");
     this.scroll.className = "scroll";
@@ -120,11 +156,25 @@ class Lines {
       const number = document.createElement("span");
       number.className = "no";
       number.textContent = no ?? "";
-      row.append(number, text);
+      row.append(number, ...this.cost(places), text);
       rows.push(row);
     }
     this.body.style.top = first * HEIGHT + "px";
     this.body.replaceChildren(...rows);
+  }
+
+  /** What stands before a line: the unit that works longest for it, and how much of the program's time that is. */
+  cost(places) {
+    if (!this.costs) return [];
+    const made = document.createElement("span"), found = places.length ? this.costs.of(places) : null;
+    made.className = "cost";
+    if (found) {
+      const share = 100 * found.share;
+      made.textContent = `${found.unit} ${share < 9.95 ? share.toFixed(1) : share.toFixed(0)}%`;
+      made.title = `${found.unit} works ${found.cycles.toLocaleString()} of ${this.costs.cycles.toLocaleString()} cycles for this`;
+      made.style.setProperty("--share", `${Math.min(share, 100)}%`);
+    }
+    return [made];
   }
 
   search(text) {

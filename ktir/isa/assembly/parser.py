@@ -158,7 +158,8 @@ class _Parser:
         line.expect("=")
         op = line.string("the op's name")
         line.expect(",")
-        self.sources[number] = Source(op, line.string("a location"))
+        place = line.string("a location")
+        self.sources[number] = Source(op, place, line.string("nodes") if line.accept(",") else "")
         self.places["source", number] = (line.number, token.column)
 
     def _label(self, line: Line, letter: str, number: int) -> None:

@@ -66,7 +66,8 @@ def print_program(program: Program) -> str:
         lines += ["", *_kernel_lines(program, kernel)]
     if len(program.sources) > 1:
         lines.append("")
-        lines += [f".source {i} = {quote(s.op)}, {quote(s.location)}" for i, s in enumerate(program.sources) if i]
+        nodes = [f", {quote(s.nodes)}" if s.nodes else "" for s in program.sources]
+        lines += [f".source {i} = {quote(s.op)}, {quote(s.location)}{nodes[i]}" for i, s in enumerate(program.sources) if i]
     return "\n".join(lines) + "\n"
 
 

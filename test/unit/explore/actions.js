@@ -15,8 +15,10 @@ async function all() {
   seen.summary = document.getElementById("summary").textContent;
   press(find("source", "torch.softmax"), "mouseover"); await later();
   seen.pointed = [rows("source", "same"), rows("graph", "same").length];
+  seen.cost = find("source", "torch.softmax").querySelector(".cost").title;
   press(find("source", "self.b(h)")); await later();
   seen.clicked = [rows("source", "same"), rows("graph", "same"), rows("level", "same").length, document.getElementById("chosen").textContent];
+  seen.costs = ["source", "graph", "level", "assembly"].map((pane) => [...document.querySelectorAll(`#pane-${pane} .line .cost`)].map((c) => c.textContent));
   seen.assembly = rows("assembly", "same").concat(rows("assembly", "near")).length;
   press(find("source", "torch.relu"), "mouseover"); await later();
   seen.kept = rows("source", "same");

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ktir.diagnostics import KtirError
 from ktir.explore import page
 from ktir.explore.gather import Explored
 from ktir.explore.lines import Places, lines_of
+from ktir.isa.units import Unit
 from ktir.runtime import metrics
 from ktir.tools.pages.ktir_explore import explore
 
@@ -143,6 +145,36 @@ def in_browser(place: Path, size: str = "1500,900") -> dict[str, Any]:
     return said["seen"]
 
 
+def cost_of(explored: Explored, line: int) -> str:
+    """What the page says of a line: the unit that works longest for what comes from it."""
+    (run,) = explored.runs
+    here = {n for p, n in explored.places.known.items() if p[:2] == (__file__, line)}
+    units: Counter[str] = Counter()
+    for s in run.slices:
+        if s.row in Unit.__members__ and not s.wait and here & set(s.places):
+            units[s.row] += round(s.end - s.begin)
+    ((unit, cycles),) = units.most_common(1)
+    return f"{unit} works {cycles:,} of {run.cycles:,} cycles for this"
+
+
+def test_instructions_know_their_nodes() -> None:
+    """Of two nodes on one line each has its own instructions, slices and boxes."""
+
+    def twice(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ w, -1).sum(0) @ w
+
+    found = explore("nodes", twice, torch.zeros(64, 128).half(), torch.zeros(128, 128).half())
+    place = twice.__code__.co_firstlineno + 1
+    nodes = {p[2]: n for p, n in found.places.known.items() if p[:2] == (__file__, place)}
+    (run,) = found.runs
+    assembly = next(v for v in found.views if v.kind == "assembly")
+    for having in ([line.places for line in assembly.lines], [s.places for s in run.slices], [v.places for v in run.lives]):
+        here = [set(p) for p in having if set(p) & set(nodes.values())]
+        mm, later = nodes["mm"], {n for name, n in nodes.items() if name not in ("mm", "")}
+        assert any(mm in p and not p & later for p in here), "the product alone"
+        assert any(mm not in p and p & later for p in here), "what comes after it"
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
 @pytest.mark.parametrize("size", ["1500,900", pytest.param("390,800", marks=pytest.mark.long)])
 def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:
@@ -153,6 +185,8 @@ def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:
     (softmax,), graph = seen["pointed"]
     assert "torch.softmax" in softmax
     assert graph >= 5
+    assert all(any(re.fullmatch(r"[A-Z]+ \d+(\.\d)?%", text) for text in pane) for pane in seen["costs"])
+    assert seen["cost"] == cost_of(explored, line_of("return torch.softmax(y, -1)"))
     (line,), nodes, level, chosen = seen["clicked"]
     assert "self.b(h)" in line
     assert any("addmm" in n for n in nodes)

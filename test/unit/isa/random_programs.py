@@ -193,7 +193,8 @@ def kernel(r: Random, arguments: int, sources: int) -> Kernel:
 
 
 def source(r: Random) -> Source:
-    return Source(r.choice(["linalg.generic", "ktdp.load"]), f"{r.choice(['a.mlir', 'dir/b c.py'])}:{r.randint(0, 99)}:{r.randint(0, 99)}")
+    place = f"{r.choice(['a.mlir', 'dir/b c.py'])}:{r.randint(0, 99)}:{r.randint(0, 99)}"
+    return Source(r.choice(["linalg.generic", "ktdp.load"]), place, r.choice(["", "mm", 'mm,re"lu']))
 
 
 def program(r: Random) -> Program:

@@ -136,7 +136,8 @@ class _Drawing:
         arguments: dict[str, Any] = {"cycles": s.end - s.begin}
         if x is not None:
             source = self.program.source_of(x.word)
-            arguments |= {"word": x.index} | {k: v for k, v in (("op", source.op), ("source", source.location)) if v}
+            told = (("op", source.op), ("source", source.location), ("nodes", source.nodes))
+            arguments |= {"word": x.index} | {k: v for k, v in told if v}
         if s.merged > 1:
             arguments["merged"] = s.merged
         if s.cause:

@@ -26,6 +26,8 @@ class Life:
     location: str
     sticks: int
     """How many of them it is; where it has gaps, fewer than lie between the first and the last."""
+    nodes: str = ""
+    """Nodes of PyTorch's graph that the op belongs to, separated by commas."""
 
 
 def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
@@ -53,7 +55,7 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
                 if life >= 0:
                     times[life][1] = max(times[life][1], end)
     sources = [program.source_of(e.instruction.word) for e in writers]
-    return [Life(a, b, t[0], t[1], s.op, s.location, n) for (a, b, n), t, s in zip(spans, times, sources, strict=True)]
+    return [Life(a, b, t[0], t[1], s.op, s.location, n, s.nodes) for (a, b, n), t, s in zip(spans, times, sources, strict=True)]
 
 
 def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
