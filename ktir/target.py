@@ -58,7 +58,7 @@ class Format:
 FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
-        Format("f16", "float16", "IEEE_FP16", 2, "f", ("f16", "f32"), -65504.0),
+        Format("f16", "float16", "IEEE_FP16", 2, "f", ("f16", "f32", "f8E4M3FN", "f8E5M2"), -65504.0),
         Format("bf16", "bfloat16", "BFLOAT16", 2, "f", ("bf16", "f32"), -3.3895313892515355e38),
         Format("f32", "float32", "IEEE_FP32", 4, "f", ("f32", "f16", "bf16"), -3.4028234663852886e38),
         Format("i32", "int32", "IEEE_INT32", 4, "i", ("i32", "i64", "i16", "i8", "i1")),
@@ -102,6 +102,11 @@ def element_bytes(type_: Any) -> int:
 def is_byte(type_: Any) -> bool:
     """Whether a type has one byte, which sticks hold in pairs of rows."""
     return str(type_) in BYTES
+
+
+def is_byte_float(type_: Any) -> bool:
+    """Whether a type is a float of one byte."""
+    return is_byte(type_) and BYTES[str(type_)].letter == "f"
 
 
 def type_letter(type_: Any) -> str:

@@ -377,10 +377,35 @@ def encode(kind: str, x: F32) -> NDArray[Any]:
     return (code | (sign.astype(np.int64) << 7)).astype(np.uint8)
 
 
+_LEAST = {"f8E4M3FN": (3, np.uint32((-6 + 127) << 23)), "f8E5M2": (2, np.uint32((-14 + 127) << 23))}
+"""Float of one byte -> bits of its fraction, and its smallest normal number."""
+
+
+def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
+    """As `_round_f16`, with the grid of a float of one byte."""
+    x = as_f32(x)
+    fraction, least = _LEAST[kind]
+    most = _E4M3_MOST if kind == "f8E4M3FN" else np.float32(65536)
+    with quiet():
+        result = np.clip(x, -most, most, out=out)
+        unit = np.maximum(result.view(np.uint32) & _EXPONENT, least)
+        unit += np.uint32(((23 - fraction) << 23) | 0x400000)
+        sign = result.view(np.uint32) & _SIGN
+        result += unit.view(np.float32)
+        result -= unit.view(np.float32)
+        bits = result.view(np.uint32)
+        np.bitwise_or(bits, sign, out=bits)
+        if kind == "f8E5M2":
+            np.copyto(result, np.copysign(np.float32(np.inf), result), where=np.abs(result) > np.float32(57344))
+    return result
+
+
 def round_to(kind: str, x: F32, out: F32 | None = None) -> F32:
     """Round float32 to the grid of format `kind`, as `encode` and `decode` in turn; other kinds are left as they are."""
     if kind in ROUND_CHUNK:
         return _in_pieces(kind, x, out)
+    if kind in _LEAST:
+        return _round_byte(kind, x, out)
     if kind not in NARROW:
         return deliver(x, out)
     return deliver(decode(kind, encode(kind, x)), out)

@@ -17,7 +17,7 @@ Beyond the machine description this module imports only NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ __all__ = [
     "BITS",
     "COMBINE",
     "IDENTITY",
+    "IN_BYTES",
     "NARROW",
     "PLAIN",
     "ROUND_CHUNK",
@@ -186,6 +187,8 @@ def _added_in(half: str) -> Callable[..., F32]:
 IN_HALVES = {"addh": "f16", "addb": "bf16", "addl": "dl16"}
 """Sums that are rounded step by step, to which float of 16 bits."""
 SUMS = ("add", *IN_HALVES)
+IN_BYTES = {"toe4m3": "f8E4M3FN", "toe5m2": "f8E5M2"}
+"""Roundings to floats of one byte."""
 
 
 PLAIN: dict[str, Callable[..., F32]] = {
@@ -209,6 +212,7 @@ PLAIN: dict[str, Callable[..., F32]] = {
     **{name: _added_in(half) for name, half in IN_HALVES.items()},
     "maxnum": _both_ways(np.fmax, np.bitwise_and),
     "minnum": _both_ways(np.fmin, np.bitwise_or),
+    **{kind: partial(round_to, name) for kind, name in IN_BYTES.items()},
 }
 """The functions of UNARY and BINARY for inner loops: the caller passes float32 arrays and is inside `quiet()`."""
 

@@ -12,7 +12,7 @@ from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import KtirError, close_to
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
-from ktir.target import BYTES, HALVES, is_half, type_letter
+from ktir.target import BYTES, HALVES, is_byte_float, is_half, type_letter
 
 _FUNCTIONS = """exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan
 sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"""
@@ -59,6 +59,11 @@ def byte_kind(type_: Any, row: int) -> str:
     return BYTES[str(type_)].pair.removesuffix("x2") + ("lo", "hi")[row]
 
 
+def rounding_kind(type_: Any) -> str:
+    """The kind that rounds to a float of one byte."""
+    return "to" + BYTES[str(type_)].pair.removesuffix("x2")
+
+
 def is_folded(op: ir.Operation) -> bool:
     """Whether a rounding to 16 bits belongs to the instruction that computes its operand: nothing else reads that."""
     if op.name != "arith.truncf" or str(op.operands[0].type) != "f32" or not is_half(op.results[0].type):
@@ -74,6 +79,8 @@ def kind_of(op: ir.Operation) -> str | None:
     """The kind that computes a scalar op, or None if the vector unit has none for it and its types."""
     letters = "".join("i" if str(v.type) == "i8" and op.name == "arith.sitofp" else type_letter(v.type) for v in op.operands)
     result = type_letter(op.results[0].type) if len(op.results) == 1 else ""
+    if op.name == "arith.truncf" and is_byte_float(op.results[0].type):
+        result = "f"  # a value among those of that type, which is all that is done in one
     if len(letters) != len(op.operands) or not result:
         return None
     kind = _candidate(op, letters)
@@ -94,7 +101,7 @@ def _candidate(op: ir.Operation, letters: str) -> str | None:
             signed_masks = letters == "mm" and predicate[0] == "s"  # true is -1 there
             return None if signed_masks else f"cmpi_{predicate}"
         case "arith.truncf":
-            return "mov"
+            return rounding_kind(op.results[0].type) if is_byte_float(op.results[0].type) else "mov"
         case "arith.extsi":
             return "negi"
         case "arith.select" | "arith.sitofp" | "arith.uitofp" | "arith.fptosi" | "arith.fptoui":

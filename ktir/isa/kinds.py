@@ -65,6 +65,7 @@ _ALL = [
         for name, gives in (("e4m3", "f"), ("e5m2", "f"), ("i8", "i"))
         for part in ("lo", "hi")
     ),
+    *_of("toe4m3 toe5m2", "f", "f"),
 ]
 
 _FORMULAS: dict[str, str] = {
@@ -122,6 +123,8 @@ _FORMULAS: dict[str, str] = {
     "e4m3hi": "the f8E4M3FN whose bits are bits 8 to 15",
     "e5m2lo": "the f8E5M2 whose bits are bits 0 to 7",
     "e5m2hi": "the f8E5M2 whose bits are bits 8 to 15",
+    "toe4m3": "the nearest f8E4M3FN, of two as near the one whose fraction is even; ±448 for all beyond, infinities too",
+    "toe5m2": "the nearest f8E5M2, of two as near the one whose fraction is even; an infinity for |x| ≥ 61440",
     "i8lo": "bits 0 to 7, read with sign",
     "i8hi": "bits 8 to 15, read with sign",
 }

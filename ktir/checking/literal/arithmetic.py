@@ -74,6 +74,17 @@ def rounded(x: float, kind: str) -> float:
     return number(widened(half(number(lane(x)), kind), kind))
 
 
+def nearest_byte(x: float, bits: int, least: int, most: float, beyond: float) -> float:
+    """The nearest float of one byte that has so many bits of fraction, exponents from `least` on and numbers up to `most`."""
+    if math.isnan(x):
+        return x
+    found = math.inf
+    if math.isfinite(x):
+        unit = max(math.frexp(x)[1] - 1, least) - bits
+        found = math.ldexp(round(math.ldexp(abs(x), -unit)), unit)  # of two whole numbers as near the even one
+    return math.copysign(found if found <= most else beyond, x)
+
+
 def wrapped(x: int) -> Lane:
     """An integer modulo 2^32."""
     return x & 0xFFFFFFFF
@@ -135,6 +146,8 @@ FLOAT: dict[str, Callable[..., float]] = {
     "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
     "remf": lambda x, y: math.nan if not y or math.isinf(x) or math.isnan(x) else math.fmod(x, y),
+    "toe4m3": lambda x: nearest_byte(x, 3, -6, 448.0, 448.0),
+    "toe5m2": lambda x: nearest_byte(x, 2, -14, 57344.0, math.inf),
     "fma": lambda x, y, z: total((x * y, z)) or x * y + z,
     **ELEMENTARY,
 }

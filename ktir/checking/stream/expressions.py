@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.checking.stream.scalars import OPENED, compares_positions, half_of, kind, letter, live_lanes
+from ktir.checking.stream.scalars import OPENED, ROUNDED, compares_positions, half_of, kind, letter, live_lanes
 from ktir.dialects.structured import Generic
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Word
@@ -27,7 +27,7 @@ _ROUNDED = {"addh": "f16", "addb": "bf16"}
 
 Key = tuple[str, tuple[int, ...], Any]
 Halves = frozenset[str]
-_EXACT = {kind: frozenset(("f16", "bf16")) for (name, _), kind in OPENED.items() if name != "i8"}
+_EXACT = {kind: frozenset(("f16", "bf16")) for kind in (*(kind for (name, _), kind in OPENED.items() if name != "i8"), *ROUNDED.values())}
 """Kinds whose results both floats of 16 bits hold."""
 
 

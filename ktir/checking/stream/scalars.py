@@ -59,6 +59,10 @@ OPENED = {
 """Type of one byte, and row of a pair -> the kind that takes it out of 16 bits."""
 
 
+ROUNDED = {"f8E4M3FN": "toe4m3", "f8E5M2": "toe5m2"}
+"""Float of one byte -> the kind that rounds to it."""
+
+
 def half_of(type_: ir.Type) -> str:
     """The float of 16 bits that a type is, empty for others."""
     return str(type_) if isinstance(type_, ir.F16Type | ir.BF16Type) else ""
@@ -73,6 +77,8 @@ def kind(op: ir.Operation) -> str | None:
             return f"cmpf_{_CMPF[number]}" if letters == "ffm" and _CMPF[number] else None
         signed_truth = letters == "mmm" and _CMPI[number][0] == "s"  # there true is -1, a mask 1
         return f"cmpi_{_CMPI[number]}" if letters in ("iim", "mmm") and not signed_truth else None
+    if op.name == "arith.truncf" and (to := str(op.results[0].type)) in ROUNDED:
+        return ROUNDED[to] if letters == "ff" else None
     if op.name == "math.fma":
         return "fma" if letters == "ffff" and str(op.results[0].type) == "f32" else None
     declared = getattr(op.operation.opview, "vector_kind", "")  # a fact of the op, which its executor is held against

@@ -14,7 +14,7 @@ from operator import and_
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.numerics import round_to
+from ktir.arithmetic.numerics import IN_BYTES, round_to
 from ktir.emulator.machine.program.body import Body, Port, registers_read
 from ktir.emulator.machine.program.faults import MachineFinding, TypeFault
 from ktir.emulator.machine.program.of_lanes import OF_LANES, kept_by
@@ -192,6 +192,8 @@ def _grid(w: Word, sources: list[int]) -> int:
             if not sources[0] & _of(pair):
                 raise _Unopened(f"takes a byte by '{w['kind']}' out of entries that are no {pair}")
             return _of(*HALVES) if KINDS[w["kind"]].gives == "f" else 0
+        case Does.FUNCTION if w["kind"] in IN_BYTES:
+            return _of(*HALVES)
         case Does.FUNCTION:
             return _of(w["half"]) if w["round"] else reduce(and_, sources[w["kind"] == "select" :]) & _of(*kept_by(w["kind"]))
     raise AssertionError(w.op)

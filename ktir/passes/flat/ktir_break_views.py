@@ -4,7 +4,8 @@ The parts, in the order in which they run, each a module beside this one: `integ
 integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
 (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
 scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte
-(`byte_weights`) and other integers are i32 (`integers`), loops are split (`refine`), element-wise ops on concatenations are too
+(`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`), loops are split (`refine`),
+element-wise ops on concatenations are too
 (`concatenations`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result
 is held against the rules of the level (`flat_rules`).
 """
@@ -26,6 +27,7 @@ from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
+from ktir.passes.flat.integers.small_floats import small_floats_as_f16
 from ktir.passes.flat.long_rows import long_rows_in_parts
 from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
@@ -80,6 +82,7 @@ class BreakViewsPass(Pass):
                 long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
                 weights_in_bytes(function)
+                small_floats_as_f16(function)
                 integers_as_i32(function)
                 split_loops(function)
                 split_at_concatenations(function)

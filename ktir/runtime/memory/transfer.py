@@ -22,7 +22,10 @@ E4M3, E5M2 = (np.dtype([(name, np.uint8)]) for name in ("float8_e4m3fn", "float8
 """Likewise of the floats of one byte."""
 _OWN = {"bf16": BF16, "f8E4M3FN": E4M3, "f8E5M2": E5M2}
 """Type of KTIR -> that of its elements."""
-_BY_NAME = {name: dtype for dtype in _OWN.values() for name in dtype.names or ()}
+CODES = {E4M3: "f8E4M3FN", E5M2: "f8E5M2"}
+"""Type of the elements of a float of one byte -> type of KTIR."""
+OWN = {name: dtype for dtype in _OWN.values() for name in dtype.names or ()}
+"""What PyTorch calls a type that NumPy lacks -> that of its elements."""
 _FLOATS = (*(np.dtype(name) for name in "float16 float32".split()), BF16)
 _INTEGERS = tuple(np.dtype(name) for name in "int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
 _I32, _I8 = ValueRange(-(2**31), 2**31 - 1), ValueRange(-128, 127)
@@ -43,7 +46,7 @@ def dtype_name(array: np.ndarray) -> str:
 
 def array_of(tensor: Any) -> np.ndarray:
     """A NumPy array on the memory of a tensor of PyTorch on the host; types that NumPy lacks have elements of their own, as `BF16`."""
-    if (own := _BY_NAME.get(str(tensor.dtype).removeprefix("torch."))) is not None:
+    if (own := OWN.get(str(tensor.dtype).removeprefix("torch."))) is not None:
         torch = sys.modules["torch"]
         return tensor.detach().view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
     return tensor.detach().numpy()
@@ -67,7 +70,7 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
             tensor = array_of(tensor)
         except (AttributeError, TypeError) as e:
             raise KtirError(f"argument '{name}' expects a tensor of {names} in host memory, but got {tensor!r:.80}") from e
-    own = _BY_NAME.get(tensor.dtype.name) if tensor.dtype.kind == "V" else None
+    own = OWN.get(tensor.dtype.name) if tensor.dtype.kind == "V" else None
     if element in _OWN and tensor.dtype == f"u{_OWN[element].itemsize}":
         own = _OWN[element]
     if own is not None and tensor.dtype != own:
@@ -106,7 +109,7 @@ def to_device(
     if layout.is_byte:
         return layout.pack(_one_byte(view, name).reshape(layout.size), out)
     if allowed is not None and view.size:
-        wide = view if view.dtype != BF16 else decode("bf16", view.view(np.uint16))
+        wide = _wide(view)
         check_range(wide.min().item(), wide.max().item(), allowed, name)
     values = view.reshape(layout.size)
     if out is not None and out.dtype == np.float16:
@@ -133,6 +136,8 @@ _WIDEN: dict[str, Copy] = {"f16": _widen_f16, "bf16": _widen_bf16}
 
 def _wide(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, order="C")
+    if values.dtype in CODES:
+        return decode(CODES[values.dtype], values.view(np.uint8))
     return decode("bf16", values.view(np.uint16)) if values.dtype == BF16 else values.astype(np.float32, copy=False)
 
 
@@ -212,6 +217,8 @@ def from_device(
     values = layout.unpack(device).reshape(view.shape)
     if layout.is_byte:
         np.copyto(view.view(np.uint8), values)
+    elif view.dtype in CODES:
+        np.copyto(view.view(np.uint8), encode(CODES[view.dtype], values))
     elif values.dtype == np.float16 and view.dtype == np.float16:
         view[...] = values
     elif values.dtype == np.float16:

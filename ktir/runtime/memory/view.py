@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
-from ktir.runtime.memory.transfer import BF16, from_device, to_device
+from ktir.runtime.memory.transfer import OWN, from_device, to_device
 from ktir.target import BYTES, STICK_BYTES
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -159,7 +159,8 @@ class Arrangement:
 
     def _elements(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
         found = self.view.of(linear)
-        return found.view(BF16) if self.view.dtype == "bfloat16" else found
+        own = OWN.get(self.view.dtype)
+        return found if own is None else found.view(own)
 
     def _values(self, carrier: NDArray[Any]) -> NDArray[Any]:
         return carrier.view(np.int32) if self.layout.dtype == "i32" else carrier

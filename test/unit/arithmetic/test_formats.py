@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ktir.arithmetic.floats import decode, encode
+from ktir.arithmetic.floats import decode, encode, round_to
 
 TYPES = [("f8E4M3FN", torch.float8_e4m3fn), ("f8E5M2", torch.float8_e5m2)]
 
@@ -21,6 +21,9 @@ def same_rounding(kind: str, dtype: torch.dtype, x: torch.Tensor) -> None:
     nan = x.isnan()
     assert (got[~nan] == want[~nan]).all()
     assert np.isnan(decode(kind, got[nan].numpy())).all()
+    rounded = torch.from_numpy(round_to(kind, x.numpy()))
+    same = (rounded == x.to(dtype).float()) & (rounded.signbit() == x.signbit())
+    assert (same | nan & rounded.isnan()).all()
 
 
 @pytest.mark.parametrize(("kind", "dtype"), TYPES)

@@ -82,7 +82,7 @@ def _of_kernel(op: Any, args: Any, kwargs: Any) -> list[Any]:
         with FakeTensorMode() if large else nullcontext():
             try:
                 return pytree.tree_leaves(op(*pytree.tree_map(_zeros, args), **pytree.tree_map(_zeros, kwargs)))
-            except (RuntimeError, TypeError):  # of a number that nothing is known of, too
+            except (RuntimeError, TypeError, ValueError):  # of a number that nothing is known of, too
                 return []
 
 

@@ -27,7 +27,7 @@ _INDEX = 64
 
 def integers_as_i32(function: func.FuncOp) -> None:
     """Make i32 of every integer type in tensors and views, and in bodies of all but i1. In place."""
-    everything = [op for op in operations(function) if not _is_of_bytes(op)]
+    everything = [op for op in operations(function) if not is_of_bytes(op)]
     if not any(op.name in INDEX_CASTS or _is_foreign(v.type) for op in everything for v in op.results):
         return
     for op in [op for op in everything if is_a(op, linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)]:  # others may go
@@ -36,19 +36,19 @@ def integers_as_i32(function: func.FuncOp) -> None:
         else:
             _Body(op).narrow()
     for op in operations(function):
-        if not _is_of_bytes(op):
+        if not is_of_bytes(op):
             for result in op.results:
                 result.set_type(_narrow(result.type))
 
 
-def _is_of_bytes(op: ir.Operation) -> bool:
+def is_of_bytes(op: ir.Operation) -> bool:
     """Whether it is a matmul that reads bytes, or brings them to one (`byte_weights`)."""
     if is_a(op, linalg.GenericOp):
         return len(op.operands) == 3 and is_byte(element_of(op.operands[1])) and Generic(op).is_contraction
     if is_a(op, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.LoadOp):
         readers = [u.owner.operation for u in op.results[0].uses]
-        return bool(readers) and all(map(_is_of_bytes, readers))
-    return is_a(op.parent, linalg.GenericOp) and _is_of_bytes(op.parent.operation)
+        return bool(readers) and all(map(is_of_bytes, readers))
+    return is_a(op.parent, linalg.GenericOp) and is_of_bytes(op.parent.operation)
 
 
 def _width(type_: ir.Type) -> int | None:

@@ -105,11 +105,10 @@ def test_what_else_is_done_to_bytes() -> None:
 
 
 def test_looked_up_rows() -> None:
-    """Indices choose single rows, of which two share a stick: no fault of an emitted program, but a refusal."""
+    """Indices choose single rows, of which two would share a stick: such bytes are wider on the device."""
     w, rows = weights(E4M3, 64, 64), torch.tensor([3, 3, 62, 0])
-    run(lambda x: x * 2, torch.ones(4).half())  # as the fixture asks for a launch
-    with pytest.raises(Exception, match="two rows share a stick, but its indices choose single rows"):
-        run(lambda w, rows: w.half()[rows] * 2, w, rows)
+    got, _ = run(lambda w, rows: w.half()[rows] * 2, w, rows)
+    assert (got == w.half()[rows] * 2).all()
 
 
 @pytest.mark.long

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 aten = torch.ops.aten
 
-_EXACT = 1024
-"""Products of two int8 that float32 adds up without a rounding, in any order: each is at most 2^14."""
+_EXACT = {torch.int8: 1024, torch.uint8: 512}
+"""Type of the first operand -> products with an int8 that float32 adds up exactly in any order: each is at most 2^14 or 2^15."""
+_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
+_BLOCK = 128
+"""Elements along a dim that share a scale of blocks."""
+_TENSOR, _ROW, _BLOCKS = 0, 1, (4, 5)
+"""Recipes of `_scaled_mm_v2`: a scale for all, one per row, one per block of 1 x 128 and of 128 x 128."""
 
 
 def product_of_bytes(a: torch.Tensor, b: torch.Tensor) -> Any:
     """`_int_mm`: parts of K that float32 adds up exactly, the sums of which are integers."""
     depth = a.shape[1]
-    if a.dtype != torch.int8 or b.dtype != torch.int8 or not depth:
+    if a.dtype not in _EXACT or b.dtype != torch.int8 or not depth:
         return NotImplemented
     total = None
-    for first in range(0, depth, _EXACT):
-        rows, columns = (t.narrow(d, first, min(_EXACT, depth - first)).to(torch.float16) for t, d in ((a, 1), (b, 0)))
-        part = aten.mm.dtype(rows, columns, torch.float32).to(torch.int32)
+    for first in range(0, depth, _EXACT[a.dtype]):
+        rows, columns = (t.narrow(d, first, min(_EXACT[a.dtype], depth - first)) for t, d in ((a, 1), (b, 0)))
+        part = _sums(rows, columns).to(torch.int32)
         total = part if total is None else total + part
     return total
 
@@ -33,5 +39,79 @@ def weights_of_bytes(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor
     return (sums * scales.to(torch.float32)).to(x.dtype)
 
 
-DECOMPOSITIONS = {aten._int_mm.default: product_of_bytes, aten._weight_int8pack_mm.default: weights_of_bytes}
+def scaled_product(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale_result: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Any:
+    """`_scaled_mm`: sums of products in float32, times the scales, plus the bias, rounded once.
+
+    a: [M, K], b: [K, N]. Each scale is one number, or has as its extents 1, that of the operand, or that in blocks of 128. A result of one
+    byte is divided by `scale_result`.
+    """
+    scales = [s.reshape(1, 1) if s.numel() == 1 else s for s in (scale_a, scale_b)]
+    if a.dtype not in _FLOATS or b.dtype not in _FLOATS or not a.shape[1] or any(s.dtype != torch.float32 or s.dim() != 2 for s in scales):
+        return NotImplemented
+    blocks = -(-a.shape[1] // _BLOCK)
+    in_blocks = [s.shape[d] not in (1, a.shape[1]) for s, d in zip(scales, (1, 0), strict=True)]
+    if any(in_blocks):
+        if a.shape[1] % _BLOCK:
+            return NotImplemented
+        sums = _sums(a.reshape(-1, blocks, _BLOCK).transpose(0, 1), b.reshape(blocks, _BLOCK, -1))
+        rows = _spread(scales[0], 0, a.shape[0])[:, :blocks].t()[:, :, None]
+        columns = _spread(scales[1], 1, b.shape[1])[:blocks, None, :]
+        total = (sums * rows * columns).sum(0)
+    else:
+        total = _sums(a, b) * _spread(scales[0], 0, a.shape[0]) * _spread(scales[1], 1, b.shape[1])
+    if bias is not None:
+        total = total + bias.to(torch.float32)
+    dtype = out_dtype or a.dtype
+    if scale_result is not None and dtype in _FLOATS:
+        total = total / scale_result
+    return total.to(dtype)
+
+
+def scaled_product_by_recipes(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: Sequence[torch.Tensor],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[torch.Tensor],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    """`_scaled_mm_v2`, of scales in float32 that lie as they are."""
+    known = (_TENSOR, _ROW, *_BLOCKS)
+    if len(recipe_a) != 1 or len(recipe_b) != 1 or {*recipe_a, *recipe_b} - {*known} or any(swizzle_a) or any(swizzle_b) or contraction_dim:
+        return NotImplemented
+    return scaled_product(a, b, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+
+
+def _sums(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Sums of products in float32."""
+    product = aten.mm.dtype if a.dim() == 2 else aten.bmm.dtype
+    return product(a.to(torch.float16), b.to(torch.float16), torch.float32)
+
+
+def _spread(scale: torch.Tensor, dim: int, extent: int) -> torch.Tensor:
+    """A scale per element along `dim`, or one for all of them."""
+    return scale if scale.shape[dim] in (1, extent) else scale.repeat_interleave(_BLOCK, dim).narrow(dim, 0, extent)
+
+
+DECOMPOSITIONS = {
+    aten._int_mm.default: product_of_bytes,
+    aten._weight_int8pack_mm.default: weights_of_bytes,
+    aten._scaled_mm.default: scaled_product,
+    aten._scaled_mm_v2.default: scaled_product_by_recipes,
+}
 """By operator."""

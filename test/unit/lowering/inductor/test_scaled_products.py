@@ -1,0 +1,118 @@
+"""`_scaled_mm` and its successor, and products of unsigned bytes. The oracle is the product of dequantised operands in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn.functional import ScalingType, scaled_mm
+
+from ktir.runtime import executable
+
+pytestmark = pytest.mark.usefixtures("on_chip")
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+_UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, E4M3: 2.0**-4, E5M2: 2.0**-3}
+"""Half of the last place, relative to the number."""
+
+
+def run(f: Callable[..., torch.Tensor], *inputs: torch.Tensor, device: str = "cpu") -> torch.Tensor:
+    """What the chip makes of it, in one launch."""
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(*(x.to(device) for x in inputs))
+    assert len(launches) == 1
+    return got.cpu()
+
+
+def operands(m: int, k: int, n: int, a: torch.dtype = E4M3, b: torch.dtype = E4M3) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(m + k + n)
+    return torch.randn(m, k, generator=draw).to(a), torch.randn(n, k, generator=draw).to(b).t()
+
+
+def scales(*size: int) -> torch.Tensor:
+    return torch.rand(size, generator=torch.Generator().manual_seed(len(size))) + 0.1
+
+
+def near(got: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+    """Against dequantised operands in f64: a rounding to f32 per block of 64 products, sum and scale, one to the type."""
+    exact, size = a @ b, a.abs() @ b.abs()
+    if bias is not None:
+        exact, size = exact + bias.double(), size + bias.double().abs()
+    allowed = (2 * -(-a.shape[1] // 64) + 5) * 2.0**-24 * size
+    allowed += _UNIT[got.dtype] * (exact.abs() + allowed) + (2.0**-10 if got.dtype == E4M3 else 2.0**-17 if got.dtype == E5M2 else 2.0**-25)
+    assert ((got.double() - exact).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize(("first", "second"), [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E5M2)])
+@pytest.mark.parametrize("out", [torch.float32, torch.float16, torch.bfloat16, None])
+def test_one_scale(first: torch.dtype, second: torch.dtype, out: torch.dtype | None) -> None:
+    a, b = operands(5, 130, 66, first, second)
+    s, t = torch.tensor(0.37), torch.tensor([1.25])
+    got = run(lambda a, b, s, t: torch.ops.aten._scaled_mm(a, b, s, t, out_dtype=out), a, b, s, t)
+    assert got.dtype == (out or first)
+    near(got, a.double() * s.double(), b.double() * t.double())
+
+
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+def test_a_scale_per_row_and_a_bias(device: str) -> None:
+    a, b = operands(33, 256, 128)
+    s, t, bias = scales(33, 1), scales(1, 128), torch.linspace(-3, 3, 128).bfloat16()
+    got = run(
+        lambda a, b, s, t, c: torch.ops.aten._scaled_mm(a, b, s, t, bias=c, out_dtype=torch.bfloat16), a, b, s, t, bias, device=device
+    )
+    near(got, a.double() * s.double(), b.double() * t.double(), bias)
+
+
+def test_a_row_major_second_operand() -> None:
+    a, b = operands(5, 128, 64)
+    b = b.contiguous()
+    one = torch.tensor(1.0)
+    near(run(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one), a.double(), b.double())
+
+
+def test_a_result_of_one_byte_is_divided() -> None:
+    a, b = operands(5, 128, 64)
+    s, r = torch.tensor(1.0), torch.tensor(4.0)
+    got = run(lambda a, b, s, r: torch.ops.aten._scaled_mm(a, b, s, s, scale_result=r, out_dtype=E5M2), a, b, s, r)
+    near(got, a.double() / 4, b.double())
+
+
+def test_recipes() -> None:
+    a, b = operands(9, 128, 64)
+    s, t = scales(9, 1), scales(1, 64)
+
+    def f(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return scaled_mm(a, b, s, ScalingType.RowWise, t, ScalingType.RowWise, output_dtype=torch.float32)
+
+    near(run(f, a, b, s, t), a.double() * s.double(), b.double() * t.double())
+
+
+def test_blocks_of_128() -> None:
+    """Which eager on the CPU lacks."""
+    a, b = operands(33, 512, 256)
+    s, t = scales(4, 33).t(), scales(256, 4).t()
+    got = run(lambda a, b, s, t: torch.ops.aten._scaled_mm(a, b, s, t, out_dtype=torch.bfloat16), a, b, s, t)
+    near(got, a.double() * s.double().repeat_interleave(128, 1), b.double() * t.double().repeat_interleave(128, 0))
+
+
+def test_blocks_of_128_by_128() -> None:
+    a, b = operands(32, 256, 128)
+    s, t = scales(2, 32).t(), scales(1, 4).t()  # rows of blocks are padded to four
+
+    def f(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return scaled_mm(a, b, s, ScalingType.BlockWise1x128, t, ScalingType.BlockWise128x128, output_dtype=torch.float32)
+
+    near(run(f, a, b, s, t), a.double() * s.double().repeat_interleave(128, 1), b.double() * t[:2].double().repeat_interleave(128, 0))
+
+
+@pytest.mark.parametrize("k", [130, 1100])
+def test_products_of_unsigned_bytes_are_exact(k: int) -> None:
+    """As torchao multiplies quantised activations; beyond what float32 adds up exactly too."""
+    draw = torch.Generator().manual_seed(k)
+    a = torch.randint(0, 256, (9, k), dtype=torch.uint8, generator=draw)
+    b = torch.randint(-128, 128, (66, k), dtype=torch.int8, generator=draw)
+    a[0], b[0] = 255, -128
+    got = run(lambda a, b: torch.ops.aten._int_mm(a, b.t()), a, b)
+    assert got.dtype == torch.int32
+    assert (got == a.long() @ b.long().t()).all()

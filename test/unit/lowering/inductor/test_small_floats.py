@@ -1,0 +1,134 @@
+"""Floats of one byte beyond weights: values, conversions, copies and caches. PyTorch is the oracle, of conversions on all codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import ktir
+from ktir.checking.levels import check_levels
+from ktir.runtime import executable
+
+pytestmark = pytest.mark.usefixtures("on_chip")
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+SMALL = [E4M3, E5M2]
+
+
+def run(f: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+    """What the chip makes of it, in one launch."""
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(*inputs)
+    assert len(launches) == 1
+    return got
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> None:
+    """Bit for bit but for NaN."""
+    assert got.dtype == want.dtype
+    a, b = got.float(), want.float()
+    assert ((a == b) & (a.signbit() == b.signbit()) | (a.isnan() & b.isnan())).all()
+
+
+def codes(dtype: torch.dtype) -> torch.Tensor:
+    """All values of a type of one or two bytes."""
+    if dtype.itemsize == 1:
+        return torch.arange(256, dtype=torch.uint8).view(dtype).reshape(4, 64)
+    return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).reshape(256, 256)
+
+
+@pytest.mark.parametrize("small", SMALL)
+@pytest.mark.parametrize("wide", [torch.float16, torch.bfloat16, torch.float32])
+def test_every_code_widens(small: torch.dtype, wide: torch.dtype) -> None:
+    same(run(lambda x: x.to(wide), codes(small)), codes(small).to(wide))
+
+
+@pytest.mark.parametrize("small", SMALL)
+@pytest.mark.parametrize("wide", [torch.float16, torch.bfloat16])
+def test_every_code_narrows(small: torch.dtype, wide: torch.dtype) -> None:
+    """Saturated, or infinite, as PyTorch does it."""
+    same(run(lambda x: x.to(small), codes(wide)), codes(wide).to(small))
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_f32_beside_each_tie_narrows(small: torch.dtype) -> None:
+    values = codes(small).float().flatten()
+    values = values[values.isfinite()].sort().values
+    ties = (values[1:] + values[:-1]) / 2
+    some = torch.cat([ties, ties.nextafter(torch.tensor(torch.inf)), ties.nextafter(-torch.tensor(torch.inf))])
+    x = torch.cat([some, torch.tensor([463.9, 464, 464.1, 61439, 61440, 1e30, torch.inf, torch.nan, 1e-40, -0.0])])
+    x = torch.cat([x, -x])
+    same(run(lambda x: x.to(small), x), x.to(small))
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_products_round_once(small: torch.dtype) -> None:
+    """As PyTorch's own: in f32, then to the type."""
+    x = codes(small)[:, torch.randperm(64, generator=torch.Generator().manual_seed(1))]
+    same(run(lambda x, y: x * y, codes(small), x), codes(small) * x)
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_a_rounding_between_ops(small: torch.dtype) -> None:
+    x = torch.linspace(-30, 30, 5 * 70).reshape(5, 70).half()
+    same(run(lambda x: (x.to(small).half() * 3 + x).to(small), x), (x.to(small).half() * 3 + x).to(small))
+
+
+@pytest.mark.parametrize("f", [lambda x: x.t().contiguous(), lambda x: torch.cat([x, x[1:]]), lambda x: x[:, 3:9].clone()])
+def test_moves(f: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    same(run(f, codes(E4M3)), f(codes(E4M3)))
+
+
+def test_magnitudes() -> None:
+    """In float32, as eager gives -0 the sign that it has."""
+    same(run(lambda x: x.abs(), codes(E4M3)), codes(E4M3).float().abs().to(E4M3))
+
+
+def test_a_choice() -> None:
+    x, y = codes(E4M3), codes(E4M3).flip(0).contiguous()
+    same(run(lambda x, y: torch.where(x.half() > 1, x, y), x, y), torch.where(x.half() > 1, x, y))
+
+
+def test_a_cache_is_written_in_place() -> None:
+    """A step of a server: a row is rounded into a cache of one byte, which attention then reads as halves."""
+
+    def step(cache: torch.Tensor, row: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        cache[:, 5:6] = row.to(E4M3)
+        return torch.softmax(q @ cache.half().transpose(1, 2), -1)
+
+    draw = torch.Generator().manual_seed(2)
+    cache = torch.randn(2, 16, 64, generator=draw).to(E4M3)
+    row, q = (torch.randn(2, 1, 64, generator=draw).half() for _ in range(2))
+    wanted = cache.clone()
+    want = step(wanted, row, q)
+    got = run(step, cache, row, q)
+    same(cache, wanted)
+    torch.testing.assert_close(got, want, rtol=2e-3, atol=1e-4)
+
+
+def test_on_the_device() -> None:
+    x = codes(torch.float16)
+    torch._dynamo.reset()
+    with executable.recorded() as launches:
+        got = torch.compile(lambda x: x.to(E4M3), dynamic=False, options={"fallback": "error"})(x.to("spyre"))
+        back = torch.compile(lambda x: x.half() * 2, dynamic=False, options={"fallback": "error"})(got)
+    assert len(launches) == 2
+    same(got.cpu(), x.to(E4M3))
+    same(back.cpu(), x.to(E4M3).half() * 2)
+
+
+def test_every_level_has_the_same_bits() -> None:
+    """Of roundings inside of a program: levels below the logical one hold arguments of one byte as float16."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.to(E4M3).half() + x.to(E5M2).half()).to(E5M2).half()
+
+    x = torch.linspace(-600, 600, 3 * 70).reshape(3, 70).half()
+    with torch.no_grad():
+        text = str(ktir.capture(f, x))
+    *_, tape, step = check_levels(text, [x.numpy(), np.zeros((3, 70), np.float16)], cores=2)
+    same(torch.from_numpy(tape.arrays[1]), f(x))
+    assert (tape.arrays[1] == step.arrays[1]).all()
