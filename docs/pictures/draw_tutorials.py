@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canvas import AMBER, BLUE, GREEN, PALE, Picture
+from canvas import AMBER, BLUE, GREEN, PALE, RED, Picture
 
 
 def chain(title: str, boxes: Sequence[tuple[str, str, str]], between: Sequence[str], width: int = 150) -> Picture:
@@ -87,6 +87,42 @@ def device() -> Picture:
     return p
 
 
+def language() -> Picture:
+    """One kernel, three places to run it."""
+    p = Picture(720, 210, "One Python function runs on NumPy, on the KTIR executor and on the chip")
+    p.box(10, 76, 150, 56, PALE, "@lang.kernel", "a Python function")
+    p.box(260, 76, 130, 56, BLUE, "KTIR", "kernel.ktir(x, y)")
+    p.box(500, 10, 210, 48, AMBER, "NumPy", "print and pdb see values")
+    p.box(500, 80, 210, 48, GREEN, "KTIR executor", "finds races, reads of nothing")
+    p.box(500, 150, 210, 48, GREEN, "emulated chip", "cycles of every unit")
+    p.arrow((160, 104), (260, 104))
+    p.text(210, 92, "traced", 12, anchor="middle")
+    p.arrow((85, 76), (85, 34), (500, 34))
+    p.arrow((390, 104), (500, 104))
+    p.arrow((325, 132), (325, 174), (500, 174))
+    p.text(290, 22, 'on="numpy": the function itself', 12, anchor="middle")
+    p.text(445, 92, 'on="executor"', 12, anchor="middle")
+    p.text(412, 162, 'on="chip", compiled', 12, anchor="middle")
+    return p
+
+
+def operator() -> Picture:
+    """A kernel in a compiled graph is part of its program."""
+    p = Picture(720, 190, "A kernel in a compiled graph is a part of its program, without a launch of its own")
+    for x, title, launches in ((10, "uncompiled: three launches", 3), (380, "torch.compile: one launch", 1)):
+        p.text(x + 4, 16, title, 13, bold=True)
+        if launches == 1:
+            p.frame(x, 34, 330, 130, "one program")
+        for i, (name, colour) in enumerate((("x + 1", BLUE), ("your kernel", GREEN), ("relu", BLUE))):
+            if launches == 3:
+                p.frame(x + i * 112, 34, 106, 130, "")
+                p.text(x + i * 112 + 53, 178, "program", 12, anchor="middle")
+            p.box(x + i * 112 + 8, 72, 90, 48, colour, name)
+            if i:
+                p.arrow((x + i * 112 - 14, 96), (x + i * 112 + 8, 96))
+    return p
+
+
 def passes() -> Picture:
     """How a pass is checked."""
     p = Picture(720, 200, "A pass is checked by running the program before and after it")
@@ -104,9 +140,43 @@ def passes() -> Picture:
     return p
 
 
+def debugging() -> Picture:
+    """Where a value first differs."""
+    p = Picture(720, 190, "A wrong value is looked for from the result back to its first cause")
+    names = ("source", "logical", "laid-out", "tiled", "allocated", "stream")
+    for i, name in enumerate(names):
+        wrong = i >= 3
+        p.box(10 + 120 * i, 60, 100, 48, RED if wrong else GREEN, name, "differs" if wrong else "equal")
+        if i:
+            p.arrow((120 * i - 10, 84), (120 * i + 10, 84))
+    p.arrow((360, 150), (360, 84))
+    p.text(360, 164, "the pass between these two: --check-semantics names it", 13, anchor="middle")
+    p.text(10, 28, "the same inputs, every level runs: which is the first one that differs?", 13)
+    return p
+
+
+def profile() -> Picture:
+    """What a profile shows."""
+    p = Picture(720, 190, "A profile has the operators of the host and, linked to them, kernels and copies of the card")
+    p.text(10, 30, "host", 13, bold=True)
+    p.text(10, 124, "card", 13, bold=True)
+    for x, width, name in ((70, 200, "aten::linear"), (290, 160, "aten::gelu"), (470, 200, "aten::linear")):
+        p.box(x, 12, width, 34, PALE, name)
+        p.box(x + 20, 52, width - 40, 28, BLUE, "launch", size=12)
+    for x, width, name, colour in ((110, 130, "matmul, add", GREEN), (320, 110, "erf, mul, add", GREEN), (520, 130, "matmul, add", GREEN)):
+        p.box(x, 108, width, 34, colour, name)
+        p.arrow((x + width / 2, 80), (x + width / 2, 108))
+    p.text(70, 166, "arrows: who asked for what; a kernel lasts as long as the machine's report says", 12)
+    return p
+
+
 PICTURES = {
     "start.svg": start,
     "first-model.svg": first_model,
     "device.svg": device,
+    "language.svg": language,
+    "operator.svg": operator,
     "passes.svg": passes,
+    "debugging.svg": debugging,
+    "profile.svg": profile,
 }
