@@ -38,7 +38,8 @@ BELOW["library"] = BELOW["device"] | {"device", "lang"}
 BELOW["checking"] = BELOW["device"] | {"device"}
 BELOW["enablement"] = BELOW["checking"] | {"checking"}
 BELOW["vllm"] = BELOW["device"] | {"device"}
-BELOW["tools"] = BELOW["enablement"] | {"enablement", "editor", "explore"}
+BELOW["perf"] = BELOW["lowering/inductor"] | {"lowering/inductor"}
+BELOW["tools"] = BELOW["enablement"] | {"enablement", "editor", "explore", "perf"}
 
 TORCH = (
     "lowering/inductor/",
@@ -48,6 +49,7 @@ TORCH = (
     "vllm/",
     "explore/",
     "enablement/",
+    "perf/",
 )  # the only places that import torch
 TORCH_MLIR = ("mlir.py",)  # the only place that imports torch_mlir
 

@@ -1,0 +1,111 @@
+"""Modelled times of language models: what a plan says, that two small models tell the time of a large one, and verdicts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ktir.diagnostics import KtirError
+from ktir.perf.compare import compare, is_worse
+from ktir.perf.modelled import Row, _layers, _logits, bound, kinds_of, measure
+from ktir.perf.plan import Case, read
+from ktir.target import DATASHEET
+from ktir.tools.pages.ktir_perf import main
+
+TINY = {
+    "family": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "tie_word_embeddings": False,
+}
+PLAN = "models:\n  tiny:\n" + "".join(f"    {key}: {str(value).lower()}\n" for key, value in TINY.items())
+
+
+def plan_of(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_plan_is_a_product(tmp_path: Path) -> None:
+    cases = read(plan_of(tmp_path, PLAN + "dtype: [float16, bfloat16]\nbatch: [1, 8]\nprompt: 16\ncontext: [32]\n"))
+    assert len(cases) == len({case.name for case in cases}) == 8
+    assert [(c.metric, c.tokens, c.context) for c in cases[:2]] == [("TTFT", 16, 16), ("ITL", 1, 32)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("models: {", "is no YAML"),
+        ("models: {}\n", "expects 'models:'"),
+        ("models: {a: {hidden_size: 1}}\nprompt: 3\n", "'family:'"),
+        (PLAN, "expects lengths"),
+        (PLAN + "prompt: [0]\n", "positive numbers for 'prompt'"),
+        (PLAN + "prompt: 4\ndtype: float8\n", "expects a dtype"),
+        (PLAN + "prompt: 4\nbatches: 4\n", "'batches'"),
+    ],
+)
+def test_mistakes_in_a_plan(tmp_path: Path, text: str, said: str) -> None:
+    path = plan_of(tmp_path, text)
+    with pytest.raises(KtirError, match=f"^{re.escape(str(path))}: error: .*{re.escape(said)}"):
+        read(path)
+
+
+def test_kinds_of_layers_repeat() -> None:
+    def of(*kinds: str) -> int:
+        return kinds_of(SimpleNamespace(layer_types=list(kinds), num_hidden_layers=len(kinds)))
+
+    assert of("a", "a", "a") == 1
+    assert of("a", "b", "a", "b") == 2
+    assert of("a", "b", "a") == 3
+    assert kinds_of(SimpleNamespace(num_hidden_layers=7)) == 1
+
+
+@pytest.mark.parametrize("tokens", [pytest.param(16, marks=pytest.mark.long), 1])
+def test_two_small_models_tell_a_large_one(tokens: int) -> None:
+    """Against all five layers compiled as one program."""
+    case = Case("tiny", TINY, "float16", 2, tokens, 32)
+    whole = _layers(case, 5) + _logits(case)
+    assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)  # kernels overlap a little differently
+
+
+def test_the_bound_is_of_memory_or_of_products() -> None:
+    layer = 256 * 256 * 2 + 2 * 256 * 128 + 3 * 256 * 512
+    inner, words = 5 * layer + 11 * 256, 512 * 256  # norms: two of each layer, and the last
+    kept = 2 * 5 * 2 * 64 * 3 * 31
+    assert bound(Case("tiny", TINY, "float16", 3, 1, 32)) == pytest.approx((inner + words + kept) * 2 / 204.8e6)
+    tokens = 1000
+    products = (inner * tokens + words) * 3
+    assert bound(Case("tiny", TINY, "float16", 3, tokens, tokens)) == pytest.approx(products * 2 / 98.304e12 * 1e3)
+
+
+def test_verdicts() -> None:
+    def rows(**ms: float) -> list[Row]:
+        return [Row(name, "ITL", value, 1.0, 1.0, 1.0) for name, value in ms.items()]
+
+    changes = compare(rows(a=1.0, b=1.0, c=1.0, d=1.0), rows(a=1.02, b=0.9, c=1.001, e=1.0), 0.01)
+    assert [change.verdict for change in changes] == ["slower", "faster", "equal", "missing", "new"]
+    assert [is_worse([change]) for change in changes] == [True, False, False, True, False]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, slower = tmp_path / "table.json", tmp_path / "slower.json"
+    assert main(["run", str(plan_of(tmp_path, PLAN + "context: 32\n")), "-o", str(table)]) == 0
+    assert "tiny float16 batch 1 ITL 32" in capsys.readouterr().out
+    assert main(["compare", str(table), str(table)]) == 0
+    assert capsys.readouterr().out.endswith("verdict: no worse\n")
+    slower.write_text(re.sub(r'"ms": ([\d.]+)', lambda m: f'"ms": {2 * float(m[1])}', table.read_text()))
+    assert main(["compare", str(table), str(slower)]) == 1
+    assert "2.000     slower" in capsys.readouterr().out
+    slower.write_text("[]")
+    assert main(["compare", str(table), str(slower)]) == 1
+    assert capsys.readouterr().err == f"{slower}: error: is no table of ktir-perf\n"
+    assert main(["compare", str(table), str(tmp_path / "none")]) == 1
+    assert "cannot read or write" in capsys.readouterr().err
