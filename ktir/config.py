@@ -60,6 +60,9 @@ class Config:
     """Folder to which every stage is written; None = nothing is written."""
     explore: str | None = None
     """File to which a page is written that shows what becomes of a compiled graph, as `ktir-explore` does; None = no page."""
+    spyre_instrument_ops: tuple[str, ...] = ()
+    """Nodes of graphs (`mm` stands for `mm_1` too) whose IR after each pass is kept for `torch.spyre.instrument`, which limits its rows to
+    them. In the environment: `mm,softmax`."""
     verify_each: bool = False
     """Verify the module after every pass, not only at the end."""
 
@@ -86,6 +89,10 @@ class Config:
         if not _is_integer(self.loaded_programs, 1):
             raise ValueError(f"loaded_programs must be an integer of at least 1, but got {self.loaded_programs!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
+        ops = self.spyre_instrument_ops
+        if not isinstance(ops, (tuple, list)) or not all(isinstance(op, str) and op for op in ops):
+            raise ValueError(f"spyre_instrument_ops must be names of ops, but got {ops!r}")
+        object.__setattr__(self, "spyre_instrument_ops", tuple(ops))
 
     def machine(self) -> Target:
         """What `target` names. Raises ValueError for what names none."""
@@ -128,6 +135,8 @@ def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
         if text.lower() in _TRUE + _FALSE:
             return text.lower() in _TRUE
         raise ValueError(f"{variable} must be 0 or 1, but got {text!r}")
+    if "tuple[str" in str(field.type):
+        return tuple(text.split(","))
     if "int" in str(field.type):
         try:
             return tuple(map(int, text.split(","))) if "tuple" in str(field.type) else int(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -108,6 +109,17 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether programs of the chip compute in bfloat16."""
     return True
+
+
+def instrument(metrics: Sequence[str] = ("execution_time", "dma_latency", "pe_util"), ops: Sequence[str] = ()) -> Any:
+    """A context manager that measures inside of the kernels that its block launches; it gives a report, which `print` shows.
+
+    metrics: of `execution_time`, `dma_latency`, `pe_util`, `stalls`, `hot_areas` and `scratchpad`. ops: nodes of the graph to which rows
+    are limited; without them, those of the option `spyre_instrument_ops`, else all.
+    """
+    from ktir.device.profiler import instrument as module
+
+    return module.instrument(metrics, ops)
 
 
 def get_diagnostic_report(output_dir: str | None = None) -> dict[str, Any] | None:

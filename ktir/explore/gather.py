@@ -18,7 +18,7 @@ from ktir.emulator.machine.reports.occupancy import lives
 from ktir.emulator.machine.reports.roofline import roofline
 from ktir.explore.lines import Line, Places, lines_of
 from ktir.isa.assembly.text import print_program
-from ktir.isa.program import Program
+from ktir.isa.program import Program, own_nodes
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.region import Region
@@ -143,7 +143,8 @@ def _of_node(node: fx.Node, places: Places) -> tuple[int, ...]:
 
 def assembly_lines(program: Program, places: Places) -> list[Line]:
     """The text of a program; a word comes from where its source does."""
-    locations = [places.of_source(s.location, s.nodes) for s in program.sources]
+    nodes = own_nodes(program.sources)
+    locations = [places.of_source(s.location, nodes[s]) for s in program.sources]
     found = []
     for line in print_program(program).splitlines():
         code, _, comment = line.partition("//")
@@ -185,7 +186,8 @@ def run_of(machine: Machine, places: Places) -> Run:
 def _of_kernel(program: Program, number: int, places: Places) -> list[int]:
     """The places that the words of a kernel come from."""
     used = {w.source for words in program.kernels[number].units.values() for w in words}
-    return sorted({p for n in used for p in places.of_source(program.sources[n].location, program.sources[n].nodes)})
+    nodes = own_nodes(program.sources)
+    return sorted({p for n in used for p in places.of_source(program.sources[n].location, nodes[program.sources[n]])})
 
 
 def _slice(event: dict[str, Any], rows: dict[tuple[int, int], str], us: float, places: Places) -> Slice:

@@ -175,6 +175,15 @@ class Source:
     nodes: str = ""
 
 
+def own_nodes(sources: Sequence[Source]) -> dict[Source, str]:
+    """The nodes that each source does itself. An op names all that went into it, so a node is of the op that names fewest with it."""
+    owners: dict[str, str] = {}
+    for source in sorted(sources, key=lambda s: s.nodes.count(",")):
+        for node in source.nodes.split(","):
+            owners.setdefault(node, source.nodes)
+    return {s: ",".join(n for n in s.nodes.split(",") if owners[n] == s.nodes) or s.nodes.partition(",")[0] for s in sources}
+
+
 @dataclass
 class Program:
     """All kernels of a region, run in order with a barrier between them; memory and LX keep their contents.

@@ -70,7 +70,8 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         for_each = functools.partial(PerShape, gm, with_numbers)
         if not again and (sizes := dynamic_sizes(gm)):
             return for_each(f"dynamic shapes: {', '.join(sizes)}", rungs=config.current().buckets)
-        cached = not (config.current().dump_dir or config.current().explore)  # who asks for the stages must get them
+        asked = config.current()
+        cached = not (asked.dump_dir or asked.explore or asked.spyre_instrument_ops)  # who asks for the stages must get them
         strict = config.current().fallback == "error"
         try:
             tracing.compiled_one()
@@ -108,7 +109,7 @@ def compile_graph(
 
     Torch's caches are neither read nor written where not `cached`. `device`: where the graph will run, if not where the inputs are.
     """
-    from ktir.lowering.inductor import adapter, devices, explored, wrapper
+    from ktir.lowering.inductor import adapter, devices, explored, instrumented, wrapper
 
     with _own_errors():
         nested.flatten(gm)
@@ -120,7 +121,7 @@ def compile_graph(
         device = device or devices.device_of(gm, inputs)
         beside = beside_operators(gm, inputs)
 
-        with explored.shown(compile_region or wrapper.compile_region, _title(gm)) as compile_one:
+        with instrumented.kept(compile_region or wrapper.compile_region) as kept, explored.shown(kept, _title(gm)) as compile_one:
 
             def compile_with(cached: bool) -> Any:
                 return adapter.compile_graph(gm, inputs, compile_one, device=device.type, nonce=beside, cached=cached)

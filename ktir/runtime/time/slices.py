@@ -7,6 +7,8 @@ from weakref import WeakKeyDictionary
 
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.label import label, lines
+from ktir.emulator.machine.reports.report import KernelReport
+from ktir.isa.units import Unit
 from ktir.runtime.time.steps import Step
 
 _COPIES = {"H2D": "HtoD", "D2H": "DtoH", "D2D": "DtoD", "Relayout": "Relayout"}
@@ -48,6 +50,8 @@ def _kernels_of(machine: Machine) -> list[Slice]:
             "cycles": report.cycles,
             "bytes read": report.dram_read,
             "bytes written": report.dram_written,
+            "PT busy": round(next((u.utilisation for u in report.units if u.unit is Unit.PT), 0.0), 4),
+            "waits": _waits(report),
             "bound by": bound.resource.title,
             "fewer cycles without it": round(bound.share, 4),
             "to relieve it": bound.resource.remedy,
@@ -55,3 +59,9 @@ def _kernels_of(machine: Machine) -> list[Slice]:
         }
         found.append(Slice(f"{label(kernel)}: {kernel.name}", "kernel", report.cycles / machine.target.clock_ghz, arguments))
     return found
+
+
+def _waits(report: KernelReport) -> dict[str, int]:
+    """Per unit the cycles of the cause for which it waited longest."""
+    worst = {u.unit.name: max(u.stalls.items(), key=lambda stall: stall[1]) for u in report.units if u.stalls}
+    return {f"{unit}: {cause}": cycles for unit, (cause, cycles) in worst.items()}

@@ -128,6 +128,9 @@ def test_operators_have_the_time_of_their_kernels() -> None:
     bound = launches[0].machine.bottlenecks.kernels[0]
     told = json.loads("{" + kernel.metadata_json + "}")
     assert (told["bound by"], told["to relieve it"]) == (bound.resource.title, bound.resource.remedy)
+    units = {u.unit.name: u for u in launches[0].machine.report.kernels[0].units}
+    assert told["PT busy"] == pytest.approx(units["PT"].utilisation, abs=1e-4)
+    assert told["waits"]["PT: empty W"] == units["PT"].stalls["empty W"]
     assert told["fewer cycles without it"] == pytest.approx(bound.share, abs=1e-4)
     assert kernel.flops is not None
     assert kernel.flops >= 2 * 5 * 64 * 130 == averages["aten::mm"].flops

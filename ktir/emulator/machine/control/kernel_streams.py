@@ -115,7 +115,7 @@ class Streams:
         u.lose(what, request.start, request.chain)
         if u.journal is not None:
             if request.memory:
-                u.journal.memory.append(Traffic(u.unit, u.time, u.time + request.memory, request.read + request.written))
+                u.journal.memory.append(Traffic(u.unit, u.time, u.time + request.memory, request.read + request.written, u.at))
             if request.ring:
-                u.journal.ring.append(Traffic(u.unit, u.time, u.time + request.ring, 0))
+                u.journal.ring.append(Traffic(u.unit, u.time, u.time + request.ring, 0, u.at))
         return request

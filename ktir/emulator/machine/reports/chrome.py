@@ -15,7 +15,7 @@ from ktir.emulator.machine.reports.counters import counters
 from ktir.emulator.machine.reports.events import arrow, naming, slice_of, sorting
 from ktir.emulator.machine.trace.journal import Journal, Passage, Segment
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
-from ktir.isa.program import Program
+from ktir.isa.program import Program, own_nodes
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES, Target
 
@@ -60,6 +60,7 @@ class _Drawing:
         self.program = program
         self.trace = trace
         self.target = target
+        self.nodes = own_nodes(program.sources)
         self.us = 1.0 / target.clock_ghz / 1000
         self.left_out = 0
         self.starts = trace.starts
@@ -136,7 +137,7 @@ class _Drawing:
         arguments: dict[str, Any] = {"cycles": s.end - s.begin}
         if x is not None:
             source = self.program.source_of(x.word)
-            told = (("op", source.op), ("source", source.location), ("nodes", source.nodes))
+            told = (("op", source.op), ("source", source.location), ("nodes", self.nodes[source]))
             arguments |= {"word": x.index} | {k: v for k, v in told if v}
         if s.merged > 1:
             arguments["merged"] = s.merged

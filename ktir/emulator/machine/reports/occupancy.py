@@ -9,7 +9,7 @@ import numpy as np
 
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access
-from ktir.isa.program import Program
+from ktir.isa.program import Program, own_nodes
 from ktir.target import LANES
 
 
@@ -41,7 +41,7 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
         access = e.instruction.lx
         if access is None or core >= trace.kernels[e.kernel].kernel.cores:
             continue
-        sticks = _sticks(access, e, core)
+        sticks = sticks_of(access, e, core)
         if not sticks.size:
             continue
         begin, end = starts[e.kernel] + e.begin, starts[e.kernel] + e.end
@@ -54,11 +54,12 @@ def lives(program: Program, trace: Trace, core: int = 0) -> list[Life]:
             for life in np.unique(written[sticks]):
                 if life >= 0:
                     times[life][1] = max(times[life][1], end)
+    nodes = own_nodes(program.sources)
     sources = [program.source_of(e.instruction.word) for e in writers]
-    return [Life(a, b, t[0], t[1], s.op, s.location, n, s.nodes) for (a, b, n), t, s in zip(spans, times, sources, strict=True)]
+    return [Life(a, b, t[0], t[1], s.op, s.location, n, nodes[s]) for (a, b, n), t, s in zip(spans, times, sources, strict=True)]
 
 
-def _sticks(access: Access, e: Event, core: int) -> np.ndarray:
+def sticks_of(access: Access, e: Event, core: int) -> np.ndarray:
     """Every stick that the access touches on a core: of entries with live lanes, of pairs of sticks those that have some."""
     found = []
     for corelet in range(2) if e.unit.per_corelet else range(1):

@@ -52,12 +52,13 @@ class Passage(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What a unit has of the memory channel or the ring in cycles [begin, end)."""
+    """What a unit has of the memory channel or the ring in cycles [begin, end), for a word."""
 
     unit: Unit
     begin: int
     end: int
     nbytes: int
+    instruction: Instruction | None = None
 
 
 @dataclass
