@@ -61,8 +61,8 @@ class Area(NamedTuple):
 
 
 def inside(program: Program, trace: Trace, key: Callable[[str, Source], K]) -> dict[K, Inside]:
-    """The words of a program by `key`, which takes the name of their kernel and their source, in the order in which they first do something.
-    trace: with journals.
+    """The words of a program by `key`, which takes the name of their kernel and their source, in the order in which they first do
+    something. trace: with journals.
     """
     assert trace.journals is not None
     found: dict[K, Inside] = {}
