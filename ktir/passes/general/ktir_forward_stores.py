@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ktir.analysis.calls import functions_of, is_kernel
+from ktir.analysis.interface.parameters import bytes_of
+from ktir.analysis.points import is_index
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import arith, func, ir, is_a, scf
@@ -59,9 +61,13 @@ class _Access:
     """The arguments that the address is computed from."""
     place: Any
     """Equal where the same elements are accessed, and no load gives anything else than what was stored."""
+    span: tuple[int, int] | None
+    """The bytes from and to which a view reaches whose address is a number; None where that is not known."""
 
     def may_meet(self, other: _Access) -> bool:
-        return bool(self.memory & other.memory) or not (self.memory or other.memory)
+        if self.memory or other.memory:
+            return bool(self.memory & other.memory)
+        return self.span is None or other.span is None or (self.span[0] < other.span[1] and other.span[0] < self.span[1])
 
 
 def _block(block: ir.Block) -> None:
@@ -75,6 +81,8 @@ def _block(block: ir.Block) -> None:
     known: list[tuple[_Access, ir.Value]] = []
     """What is known to lie where: the last store, or load, of a place, and its value."""
     unread: dict[Any, _Access] = {}
+    left: list[tuple[_Access, ir.Operation]] = []
+    """What a loop has stored in its last trip, and the loop."""
     for op in [view.operation for view in block.operations]:
         access = _access(op)
         if access is None:
@@ -82,26 +90,66 @@ def _block(block: ir.Block) -> None:
             exchanges = op.name.startswith("ktdp.inter_tile")
             stores = [a for a in within if a.stores]
             known = [] if exchanges else [(a, v) for a, v in known if not any(a.may_meet(s) for s in stores)]
+            if not any(inner.name.startswith("ktdp.inter_tile") for region in op.regions for b in region.blocks for inner in _inside(b)):
+                within = [a for a in within if a.stores or not _known(a, known)]
             unread = {} if exchanges else {k: a for k, a in unread.items() if not any(a.may_meet(w) for w in within)}
+            left = [] if exchanges else [(a, loop) for a, loop in left if not any(a.may_meet(s) for s in stores)]
+            left += [(store, op) for store in stores if not exchanges and _is_left(store, within, op)]
         elif access.stores:
             if access.place in unread:
                 unread.pop(access.place).op.erase()
                 known = [(a, v) for a, v in known if a.place != access.place]
             known = [(a, v) for a, v in known if not a.may_meet(access)] + [(access, op.operands[0])]
+            left = [(a, loop) for a, loop in left if not a.may_meet(access)]
             unread = {k: a for k, a in unread.items() if not a.may_meet(access)} | {access.place: access}
         else:
-            held = next((v for a, v in known if a.place == access.place and a.stores), None)
-            if held is not None and held.type == op.results[0].type:
-                op.results[0].replace_all_uses_with(held)
-                op.erase()
-            else:
+            if (found := next(((a, loop) for a, loop in left if a.place == access.place), None)) is not None:
+                others = [(a, None if loop == found[1] else loop) for a, loop in left if a != found[0]]
+                value = _result(found[1], found[0].op)
+                left = [(a, value.owner.operation if loop is None else loop) for a, loop in others]
+                known.append((found[0], value))
+            if not _known(access, known):
                 unread = {k: a for k, a in unread.items() if not a.may_meet(access)}
+
+
+def _known(load: _Access, known: list[tuple[_Access, ir.Value]]) -> bool:
+    """Whether what a load gives is known to have been stored; the load is then gone."""
+    (result,) = load.op.results
+    held = next((v for a, v in known if a.place == load.place and a.stores), None)
+    if held is None or held.type != result.type:
+        return False
+    result.replace_all_uses_with(held)
+    load.op.erase()
+    return True
+
+
+def _is_left(store: _Access, within: list[_Access], loop: ir.Operation) -> bool:
+    """Whether each trip of a loop stores to one place, and nothing else in it touches that: its last trip says what lies there."""
+    body = store.op.block
+    if not is_a(loop, scf.ForOp) or body != loop.regions[0].blocks[0] or not _runs(loop) or not _is_outside(store.op.operands[1], loop):
+        return False
+    return not any(a.op != store.op and a.may_meet(store) for a in within)
+
+
+def _result(loop: ir.Operation, store: ir.Operation) -> ir.Value:
+    """What a loop stores in its last trip, as a value that the loop leaves; the loop is made anew."""
+    type_ = ir.RankedTensorType(store.operands[0].type)
+    zero = ir.IntegerAttr.get(type_.element_type, 0) if is_index(type_.element_type) else ir.FloatAttr.get(type_.element_type, 0.0)
+    with ir.InsertionPoint(loop), store.location:
+        nothing = arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, zero)).result
+    made = _longer(loop, nothing, store.operands[0])
+    return made.results[len(made.results) - 1]
+
+
+def _runs(loop: ir.Operation) -> bool:
+    """Whether a loop makes a trip on all tiles."""
+    bounds = [v.owner for v in list(loop.operands)[:2]]
+    return all(is_a(o, arith.ConstantOp) for o in bounds) and _number(bounds[0]) < _number(bounds[1])
 
 
 def _carried(loop: ir.Operation) -> None:
     """Let a loop carry what each trip loads from one place and stores there again, if it makes a trip on all tiles."""
-    bounds = [v.owner for v in list(loop.operands)[:2]]
-    if not all(is_a(o, arith.ConstantOp) for o in bounds) or _number(bounds[0]) >= _number(bounds[1]):
+    if not _runs(loop):
         return
     body = loop.regions[0].blocks[0]
     if any(op.name.startswith("ktdp.inter_tile") for op in _inside(body)):
@@ -117,23 +165,29 @@ def _carried(loop: ir.Operation) -> None:
 
 def _carry(loop: ir.Operation, load: ir.Operation, store: ir.Operation) -> ir.Operation:
     """Load before the loop, carry the value, store behind it; the new loop."""
-    old = loop.regions[0].blocks[0]
     with ir.InsertionPoint(loop), load.location:
         first = ktdp.load(_cloned(load.operands[0], loop), ir.RankedTensorType(load.results[0].type).element_type, loc=load.location)
-        made = scf.ForOp(*list(loop.operands)[:3], [*list(loop.operands)[3:], first], loc=loop.location)
-    arguments = list(made.regions[0].blocks[0].arguments)
-    for a, b in zip(old.arguments, arguments, strict=False):
-        a.replace_all_uses_with(b)
-    load.results[0].replace_all_uses_with(arguments[-1])
-    *ops, end = [view.operation for view in old.operations]
-    with ir.InsertionPoint(made.body):
-        last = scf.YieldOp([*end.operands, store.operands[0]], loc=end.location)
-    for op in ops:
-        op.move_before(last.operation)
-    with ir.InsertionPoint.after(made.operation), store.location:
-        ktdp.store(made.results[len(made.results) - 1], _cloned(store.operands[1], made.operation))
+    made = _longer(loop, first, store.operands[0])
+    load.results[0].replace_all_uses_with(list(made.regions[0].blocks[0].arguments)[-1])
+    with ir.InsertionPoint.after(made), store.location:
+        ktdp.store(made.results[len(made.results) - 1], _cloned(store.operands[1], made))
     load.erase()
     store.erase()
+    return made
+
+
+def _longer(loop: ir.Operation, first: ir.Value, last: ir.Value) -> ir.Operation:
+    """The loop made anew, where it carries one value more, which each trip leaves."""
+    old = loop.regions[0].blocks[0]
+    with ir.InsertionPoint(loop):
+        made = scf.ForOp(*list(loop.operands)[:3], [*list(loop.operands)[3:], first], loc=loop.location)
+    for a, b in zip(old.arguments, made.regions[0].blocks[0].arguments, strict=False):
+        a.replace_all_uses_with(b)
+    *ops, end = [view.operation for view in old.operations]
+    with ir.InsertionPoint(made.body):
+        yields = scf.YieldOp([*end.operands, last], loc=end.location)
+    for op in ops:
+        op.move_before(yields.operation)
     for a, b in zip(loop.results, made.results, strict=False):
         a.replace_all_uses_with(b)
     loop.erase()
@@ -208,7 +262,22 @@ def _access(op: ir.Operation) -> _Access | None:
     tile = list(op.operands)[-1]
     if _is_local(tile):
         return None
-    return _Access(op, is_a(op, ktdp.StoreOp), frozenset(_arguments(tile)), _place(tile) if _is_plain(tile) else object())
+    return _Access(op, is_a(op, ktdp.StoreOp), frozenset(_arguments(tile)), _place(tile) if _is_plain(tile) else object(), _span(tile))
+
+
+def _span(tile: ir.Value) -> tuple[int, int] | None:
+    """The bytes that a view at a number of an address reaches."""
+    view = None if isinstance(tile.owner, ir.Block) or not tile.owner.operands else tile.owner.operands[0].owner
+    if view is None or isinstance(view, ir.Block) or not is_a(view, ktdp.ConstructMemoryViewOp):
+        return None
+    extents = [*view.opview.sizes, *view.opview.strides]
+    address, numbers = view.opview.offset.owner, [n for n in extents if isinstance(n, int)]
+    if isinstance(address, ir.Block) or not is_a(address, arith.ConstantOp) or numbers != extents or min(numbers, default=0) < 0:
+        return None
+    sizes, strides = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    size = bytes_of(str(view.opview.element_type))
+    first = _number(address)
+    return first * size, (first + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1) * size
 
 
 def _is_plain(tile: ir.Value) -> bool:

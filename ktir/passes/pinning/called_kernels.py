@@ -36,15 +36,16 @@ class CalledKernels:
         check_memory(found, kernel)
         self.accesses[name] = []
         pinned = pin_kernel(kernel, {}, [], self.target, self.accesses[name])
-        caller = new_entry(self.module, kernel, found, [pinned])
+        caller = new_entry(self.module, kernel, found, pinned)
         caller.operation.move_before(kernel.operation)
         kernel.operation.erase()
-        for function in pinned.functions:
+        made = [f for part in pinned for f in part.functions]
+        for function in made:
             function.attributes["sym_name"] = ir.StringAttr.get(function.name.value.removesuffix(NEW) + _TILES)
         for call in calls_of(caller):
             call.attributes["callee"] = ir.FlatSymbolRefAttr.get(callee(call) + _TILES)
         caller.attributes["sym_name"] = ir.StringAttr.get(name)
-        for function in (caller, *pinned.functions):
+        for function in (caller, *made):
             if visibility is not None:
                 function.attributes["sym_visibility"] = visibility
         attributes = [_shared(a) for a in argument_attributes(caller)]

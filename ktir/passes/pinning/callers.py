@@ -91,8 +91,10 @@ def _integers(kernel: func.FuncOp) -> int:
 
 @dataclass
 class Pinned:
-    """A kernel, behind those that compute places for it, before the one that copies what it stores."""
+    """A kernel or a part of one, behind those that compute places for it, before the one that copies what it stores."""
 
+    of: str
+    """The author's kernel."""
     name: str
     functions: list[func.FuncOp]
     tables: list[int]
@@ -125,7 +127,6 @@ def new_entry(module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], k
         attributes.append(_described(name, role, elements, type_))
         return made.regions[0].blocks[0].add_argument(ir.IndexType.get(), entry.location)
 
-    of = {k.name: k for k in kernels}
     tables = {k.name: [added(f"places{i}_{k.name}", "pool", n, i32_type()) for i, n in enumerate(k.tables)] for k in kernels}
     needed = {f: _integers(f) for k in kernels for f in k.functions}
     integers = [added("integers", "iota", max(needed.values()), i32_type())] if any(needed.values()) else []
@@ -133,14 +134,16 @@ def new_entry(module: ir.Module, entry: func.FuncOp, buffers: list[Parameter], k
         for call in [None] if alone else calls_of(entry):
             called = entry.name.value if call is None else callee(call)
             operands = [value[v] for v in (block.arguments if call is None else call.operands) if v in value]
-            memory, own = [*operands, *fixed], []
-            for k in of[called].deferred:
-                p = buffers[list(arguments).index(memory[k])]
-                own.append(added(f"stored{k}_{called}", "pool", prod(p.shape or ()), _held(p)))
-            for f in of[called].functions:
-                last = own if f in of[called].functions[-2:] else []
-                given_ = [*memory, *tables[called], *(integers if needed[f] else []), *last]
-                func.CallOp([], f.name.value.removesuffix(NEW), given_)
+            memory = [*operands, *fixed]
+            for part in (k for k in kernels if k.of == called):
+                own = []
+                for k in part.deferred:
+                    p = buffers[list(arguments).index(memory[k])]
+                    own.append(added(f"stored{k}_{part.name}", "pool", prod(p.shape or ()), _held(p)))
+                for f in part.functions:
+                    last = own if f in part.functions[-2:] else []
+                    given_ = [*memory, *tables[part.name], *(integers if needed[f] else []), *last]
+                    func.CallOp([], f.name.value.removesuffix(NEW), given_)
         func.ReturnOp([])
     set_arguments(made, attributes)
     return made

@@ -26,10 +26,11 @@ from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.general.statistics import expand_statistics, has_statistics
 from ktir.passes.levels.level_rules import whole_tile
 from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
-from ktir.passes.pinning.deferred import defer
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.loops import inside
 from ktir.passes.pinning.matmuls.contraction import walks_of
+from ktir.passes.pinning.order.cuts import cut
+from ktir.passes.pinning.order.deferred import defer
 from ktir.passes.pinning.scratchpad import Access, check_parts
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.indirect import is_linear
@@ -92,14 +93,11 @@ class PinPass(Pass):
         try:
             kept: list[Access] = []
             for kernel in kernels:
-                pinned.append(
-                    pin_kernel(kernel, _numbers(kernel, entry, given), [(p.offset, bytes_of(p.element)) for p in places], target, kept)
-                )
+                addresses = [(p.offset, bytes_of(p.element)) for p in places]
+                pinned += pin_kernel(kernel, _numbers(kernel, entry, given), addresses, target, kept)
             check_parts(kept)
         except Exception:
-            for p in pinned:
-                for f in p.functions:
-                    f.operation.erase()
+            erase(pinned)
             raise
         buffers = [p for p in found if p.is_buffer]
         new = new_entry(module, entry, buffers, pinned)
@@ -248,24 +246,45 @@ def pin_kernel(
     addresses: list[tuple[int, int]],
     target: Target,
     lx: list[Access],
-    *,
-    prepared: bool = False,
-) -> Pinned:
-    """The kernel with sticks, behind the old one, and those that compute places for it. `addresses`: numbers that begin memory, with the
-    bytes of its elements; `lx` gets what it does in the scratchpad; `prepared`: intrinsics are written out, and what is stored and loaded
-    again is a value. Raises Unsupported and leaves nothing."""
+) -> list[Pinned]:
+    """The kernel with sticks, behind the old one, in the parts in which it has to be. `addresses`: numbers that begin memory, with the
+    bytes of its elements; `lx` gets what it does in the scratchpad. Raises Unsupported and leaves nothing."""
     extracts = [op for op in operations(kernel) if is_a(op, ktdp.RuntimeArgExtractOp)]
-    if not prepared and (has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts or may_forward(kernel.operation)):
-        with ir.InsertionPoint(kernel):
-            copy = kernel.operation.clone()
-        try:
-            expand_statistics(copy)
-            expand_intrinsics(copy)
-            _put_numbers(copy, given)
-            forward_stores(copy)
-            return pin_kernel(copy.opview, given, addresses, target, lx, prepared=True)
-        finally:
-            copy.erase()
+    name = kernel.name.value
+    if not (has_intrinsics(kernel.operation) or has_statistics(kernel.operation) or extracts or may_forward(kernel.operation)):
+        return [_pinned(name, kernel, given, addresses, target, lx)]
+    with ir.InsertionPoint(kernel):
+        copy = kernel.operation.clone().opview
+    parts, pinned = list[func.FuncOp](), list[Pinned]()
+    try:
+        expand_statistics(copy.operation)
+        expand_intrinsics(copy.operation)
+        _put_numbers(copy.operation, given)
+        forward_stores(copy.operation)
+        parts = cut(copy, given)
+        for part in parts or [copy]:
+            pinned.append(_pinned(name, part, given, addresses, target, lx))
+    except Exception:
+        erase(pinned)
+        raise
+    finally:
+        for made in (copy, *parts):
+            made.operation.erase()
+    return pinned
+
+
+def erase(pinned: list[Pinned]) -> None:
+    """Take away what was made."""
+    for p in pinned:
+        for f in p.functions:
+            f.operation.erase()
+
+
+def _pinned(
+    of: str, kernel: func.FuncOp, given: dict[int, float], addresses: list[tuple[int, int]], target: Target, lx: list[Access]
+) -> Pinned:
+    """A part of the kernel `of`, all of whose ops are written out, with those that compute places for it. Raises Unsupported and leaves
+    nothing."""
     tables, made = Tables(kernel, target.lx_planned_bytes), []
     try:
         for level, wanted in enumerate([*tables.levels, None]):
@@ -281,7 +300,7 @@ def pin_kernel(
         for f in made:
             f.operation.erase()
         raise
-    return Pinned(kernel.name.value, made, [prod(table.shape) for table in tables.of.values()], deferred)
+    return Pinned(of, kernel.name.value, made, [prod(table.shape) for table in tables.of.values()], deferred)
 
 
 def _put_numbers(kernel: ir.Operation, given: dict[int, float]) -> None:
