@@ -20,6 +20,7 @@ exclude_patterns = ["_ext", "examples", "README.md"]
 highlight_language = "text"
 myst_heading_anchors = 4
 
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 html_theme = "furo"
 html_title = f"KTIR {__version__}"
 html_show_sourcelink = False
