@@ -24,6 +24,8 @@ class StepInputs(AttentionMetadata):
     """[sequences, pages], numbers of blocks of the cache."""
     slots: torch.Tensor
     """[sequences * tokens], block * block size + place in it: where the keys and values of each token go."""
+    lengths: torch.Tensor
+    """[sequences], of their tokens in the program; the others are padding behind them."""
 
 
 @dataclass
@@ -42,7 +44,11 @@ class Builder(AttentionMetadataBuilder[BatchMetadata]):
 
 
 class PagedAttention(AttentionImpl[StepInputs]):
-    """Attention of one layer; `sliding_window` is the number of positions that a token sees, itself among them."""
+    """Attention of one layer.
+
+    `sliding_window` is the number of positions that a token sees, itself among them; `logits_soft_cap` bounds scores by its tanh;
+    `alibi_slopes` [heads] bends them by distance; `sinks` [heads] are scores of a key whose value is zero.
+    """
 
     def __init__(
         self,
@@ -56,13 +62,14 @@ class PagedAttention(AttentionImpl[StepInputs]):
         logits_soft_cap: float | None = None,
         attn_type: str = AttentionType.DECODER,
         kv_sharing_target_layer_name: str | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> None:
-        refused = {"ALiBi": alibi_slopes, "soft cap": logits_soft_cap, attn_type: attn_type != AttentionType.DECODER}
-        refused[f"cache of {kv_cache_dtype}"] = kv_cache_dtype != "auto"
+        refused = {attn_type: attn_type != AttentionType.DECODER, f"cache of {kv_cache_dtype}": kv_cache_dtype != "auto"}
         if named := [name for name, asked in refused.items() if asked]:
             raise NotImplementedError(f"the paged attention of ktir has no {', '.join(named)}; use a decoder without it")
         self.num_heads, self.head_size, self.scale, self.num_kv_heads = num_heads, head_size, float(scale), num_kv_heads
-        self.window = sliding_window
+        self.window, self.soft_cap, self.sinks = sliding_window, logits_soft_cap or None, sinks
+        self.slopes = None if alibi_slopes is None else torch.tensor(alibi_slopes, dtype=torch.float32)
 
     def forward(
         self,
@@ -90,8 +97,33 @@ class PagedAttention(AttentionImpl[StepInputs]):
         seen = there <= here
         if self.window is not None:
             seen = seen & (there > here - self.window)
-        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale, enable_gqa=True)
+        if self.soft_cap is None and self.sinks is None and self.slopes is None:
+            found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale, enable_gqa=True)
+        else:
+            found = self._written_out(q, k, v, seen, there - here)
         return output.copy_(found.transpose(1, 2).reshape(output.shape))
+
+    def _written_out(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seen: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
+        """Attention whose scores PyTorch's own does not know; operands [sequences, heads, tokens, size], scores in f32."""
+        each = q.shape[1] // k.shape[1]
+        k, v = k.repeat_interleave(each, 1), v.repeat_interleave(each, 1)
+        scores = (q * self.scale) @ k.transpose(-1, -2)
+        scores = scores.float()
+        if self.soft_cap is not None:
+            scores = self.soft_cap * torch.tanh(scores / self.soft_cap)
+        if self.slopes is not None:
+            scores = scores + self.slopes[:, None, None] * ahead
+        scores = scores.masked_fill(~seen, -torch.inf)
+        most = scores.amax(-1, keepdim=True)
+        if self.sinks is None:
+            weights = torch.exp(scores - most)
+            whole = weights.sum(-1, keepdim=True)
+        else:
+            sinks = self.sinks.float()[:, None, None]
+            most = torch.maximum(most, sinks)
+            weights = torch.exp(scores - most)
+            whole = weights.sum(-1, keepdim=True) + torch.exp(sinks - most)
+        return (weights / whole).to(v.dtype) @ v
 
 
 class PagedAttentionBackend(AttentionBackend):
@@ -100,6 +132,10 @@ class PagedAttentionBackend(AttentionBackend):
     @staticmethod
     def get_name() -> str:
         return "CUSTOM"  # vLLM looks the name up among those that it knows
+
+    @classmethod
+    def supports_sink(cls) -> bool:
+        return True
 
     @staticmethod
     def get_supported_kernel_block_sizes() -> list[int | MultipleOf]:

@@ -60,12 +60,12 @@ class SpyrePlatform(upstream.Platform):
 
     @classmethod
     def support_hybrid_kv_cache(cls) -> bool:
-        return False
+        return True
 
     @classmethod
     def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None) -> str:
-        if attn_selector_config.use_mla or attn_selector_config.use_sparse or attn_selector_config.has_sink:
-            raise NotImplementedError(f"ktir has no attention with latents, sparse blocks or sinks: {attn_selector_config}")
+        if attn_selector_config.use_mla or attn_selector_config.use_sparse:
+            raise NotImplementedError(f"ktir has no attention with latents or sparse blocks: {attn_selector_config}")
         upstream.register_backend(upstream.AttentionBackendEnum.CUSTOM, BACKEND)
         return BACKEND
 
@@ -79,7 +79,7 @@ class SpyrePlatform(upstream.Platform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: upstream.VllmConfig) -> None:
-        parallel, scheduler, cache = vllm_config.parallel_config, vllm_config.scheduler_config, vllm_config.cache_config
+        parallel, scheduler = vllm_config.parallel_config, vllm_config.scheduler_config
         if parallel.world_size > 1 or parallel.data_parallel_size > 1:
             raise ValueError("vLLM on ktir runs on one card: leave tensor, pipeline and data parallel sizes at 1")
         if vllm_config.lora_config or vllm_config.speculative_config:
@@ -91,9 +91,6 @@ class SpyrePlatform(upstream.Platform):
         vllm_config.compilation_config.cudagraph_capture_sizes = []
         if vllm_config.model_config is not None:
             vllm_config.model_config.disable_cascade_attn = True
-            # Unless told otherwise, room for every sequence in full, and block 0, which belongs to none: nothing is preempted.
-            pages = -(-vllm_config.model_config.max_model_len // cache.block_size)
-            cache.num_gpu_blocks_override = cache.num_gpu_blocks_override or scheduler.max_num_seqs * pages + 1
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
     @classmethod

@@ -12,10 +12,13 @@ import torch
 from torch import nn
 
 from ktir.runtime.executable import recorded
+from ktir.vllm import experts, state_space
 from ktir.vllm.attention import StepInputs
 from ktir.vllm.programs import Programs, Shape, groups
 from ktir.vllm.upstream import (
     GPUModelRunner,
+    MambaSpec,
+    UniformTypeKVCacheSpecs,
     VllmConfig,
     _set_torch_accelerator_to_noop,
     _torch_cuda_wrapper,
@@ -30,8 +33,45 @@ from ktir.vllm.upstream import (
 logger = init_logger("vllm.ktir")
 
 
+def _extents(spec: Any, block: int) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
+    """Of what a layer keeps in the tokens of one block: keys and values, or states."""
+    if isinstance(spec, MambaSpec):
+        return tuple(zip(spec.shapes, spec.dtypes, strict=True))
+    return (((block, spec.num_kv_heads, spec.head_size), spec.dtype),) * 2
+
+
+class Inputs:
+    """Of one program, all of it padding at first: block 0, position 0.
+
+    `tokens` [sequences, tokens] or embeddings [sequences, tokens, size]; `where` [axes, sequences, tokens] are positions as the model
+    counts them, `positions` those in the cache; `lengths` [sequences]; of each group of layers `pages` and `slots`.
+    """
+
+    def __init__(self, shape: Shape, groups: int, axes: int, embedding: torch.Tensor | None) -> None:
+        def zeros(*extents: int) -> torch.Tensor:
+            return torch.zeros(extents, dtype=torch.int64)
+
+        extents = (shape.sequences, shape.tokens)
+        self.tokens = zeros(*extents) if embedding is None else embedding.new_zeros(*extents, *embedding.shape)
+        self.where, self.positions, self.lengths = zeros(axes, *extents), zeros(*extents), zeros(shape.sequences)
+        self.pages, self.slots = ([zeros(shape.sequences, n) for _ in range(groups)] for n in (shape.pages, shape.tokens))
+
+    def put(self, row: int, tokens: torch.Tensor, where: torch.Tensor, seen: int) -> None:
+        """The sequence of a row: its new tokens, and how many it has with them."""
+        new = len(tokens)
+        self.tokens[row, :new], self.where[:, row, :new], self.lengths[row] = tokens, where, new
+        self.positions[row, :new] = torch.arange(seen - new, seen)
+
+    def of_group(self, group: int) -> StepInputs:
+        return StepInputs(self.positions, self.pages[group], self.slots[group].view(-1), self.lengths)
+
+
 class SpyreModelRunner(GPUModelRunner):
     """`runs` counts the calls of each program, `launches` those of the chip."""
+
+    shapes: Programs
+    layers: list[list[str]]
+    """Names of those that share a table of blocks."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         _set_torch_accelerator_to_noop()
@@ -40,20 +80,23 @@ class SpyreModelRunner(GPUModelRunner):
         without_triton()
         self.use_cuda_graph = False
         self.cascade_attn_enabled = False
-        page = self.cache_config.block_size
-        self.shapes = Programs(self.max_num_reqs, self.max_num_tokens, -(-self.model_config.max_model_len // page), page)
+        self.axes = 3 if self.uses_mrope else 1
+        self.embedding = torch.zeros(self.inputs_embeds_size, dtype=self.dtype) if self.supports_mm_inputs else None
         self.runs: Counter[Shape] = Counter()
         self.launches = 0
 
     def load_model(self, load_dummy_weights: bool = False) -> None:
         if load_dummy_weights:
             self.load_config.load_format = "dummy"
+        experts.register()
+        state_space.register()
         self.model = get_model(vllm_config=self.vllm_config).eval()
+        experts.open_up(self.model)
         self.model_memory_usage = 0
         compute_logits = self.model.compute_logits
 
-        def forward(ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-            return self.model(ids, positions)
+        def forward(tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            return self.model(tokens, positions) if self.embedding is None else self.model(None, positions, inputs_embeds=tokens)
 
         def logits(hidden: torch.Tensor) -> torch.Tensor:
             return compute_logits(hidden)
@@ -78,13 +121,29 @@ class SpyreModelRunner(GPUModelRunner):
         return self.model
 
     def initialize_kv_cache_tensors(self, kv_cache_config: Any, kernel_block_sizes: list[int]) -> dict[str, Any]:
-        """Keys and values apart [blocks, block size, heads, size], each a tensor that programs write in place, by layer."""
-        specs = {name: group.kv_cache_spec for group in kv_cache_config.kv_cache_groups for name in group.layer_names}
+        """What each layer keeps, as tensors that programs write in place: keys and values apart [blocks, block size, heads, size], or
+        states [blocks, ..]. Layers of several groups that keep alike share tensors, as blocks have one numbering.
+        """
+        groups = kv_cache_config.kv_cache_groups
+        self.layers = [group.layer_names for group in groups]
+        self.in_states = [isinstance(group.kv_cache_spec, MambaSpec) for group in groups]
+        (page,) = {n for n, states in zip(kernel_block_sizes, self.in_states, strict=True) if not states} or {self.max_model_len}
+        self.shapes = Programs(self.max_num_reqs, self.max_num_tokens, -(-self.max_model_len // page), page)
+        kept = {}
+        for group, block in zip(groups, kernel_block_sizes, strict=True):
+            spec = group.kv_cache_spec
+            for name in group.layer_names:
+                own = spec.kv_cache_specs[name] if isinstance(spec, UniformTypeKVCacheSpecs) else spec
+                kept[name] = (own, 1 if isinstance(own, MambaSpec) else own.block_size // block, _extents(own, block))
         caches: dict[str, Any] = {}
         for tensor in kv_cache_config.kv_cache_tensors:
-            spec = specs[tensor.shared_by[0]]
-            extents = (tensor.size // spec.page_size_bytes, spec.block_size, spec.num_kv_heads, spec.head_size)
-            caches.update(dict.fromkeys(tensor.shared_by, tuple(torch.zeros(extents, dtype=spec.dtype) for _ in range(2))))
+            shared: dict[Any, Any] = {}
+            for name in tensor.shared_by:
+                spec, each, extents = kept[name]
+                blocks = tensor.size // spec.page_size_bytes * each
+                if extents not in shared:
+                    shared[extents] = tuple(torch.zeros(blocks, *shape, dtype=dtype) for shape, dtype in extents)
+                caches[name] = shared[extents]
         for name, target in self.shared_kv_cache_layers.items():
             caches[name] = caches[target]
         bind_kv_cache(caches, self.compilation_config.static_forward_context, self.kv_caches)
@@ -96,36 +155,41 @@ class SpyreModelRunner(GPUModelRunner):
         self, input_ids: Any = None, positions: Any = None, intermediate_tensors: Any = None, inputs_embeds: Any = None, **kwargs: Any
     ) -> torch.Tensor:
         """Hidden states [tokens, size] of a step, whose sequences lie one after the other."""
-        hidden = torch.zeros(len(input_ids), self.model_config.get_hidden_size(), dtype=self.dtype)
+        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        hidden = torch.zeros(len(tokens), self.model_config.get_hidden_size(), dtype=self.dtype)
         metadata = get_forward_context().attn_metadata
         if not metadata:
             return hidden  # vLLM measures memory
-        common = next(iter(metadata.values())).common
-        starts, seen = common.query_start_loc_cpu.tolist(), common.seq_lens.tolist()
+        tables = [metadata[names[0]].common for names in self.layers]
+        starts, seen = tables[0].query_start_loc_cpu.tolist(), tables[0].seq_lens.tolist()
         lengths = [b - a for a, b in itertools.pairwise(starts)]
         for group in groups(lengths):
             new, longest = lengths[group[0]], max(seen[i] for i in group)
             shape = self.shapes.decode(len(group), longest) if new == 1 else self.shapes.prefill(new, longest)
-            ids, where, slots, pages = self._inputs(shape)
+            inputs = self._inputs(shape)
             for row, i in enumerate(group):
-                tokens, used = slice(starts[i], starts[i + 1]), -(-seen[i] // self.shapes.page)
-                ids[row, :new], where[row, :new] = input_ids[tokens], positions[tokens]
-                slots[row, :new], pages[row, :used] = common.slot_mapping[tokens], common.block_table_tensor[i, :used]
-            result = self._run(shape, ids, where, slots, pages)
+                own = slice(starts[i], starts[i + 1])
+                inputs.put(row, tokens[own], positions[..., own], seen[i])
+                for table, states, pages, slots in zip(tables, self.in_states, inputs.pages, inputs.slots, strict=True):
+                    used = 1 if states else -(-seen[i] // self.shapes.page)
+                    pages[row, :used] = table.block_table_tensor[i, :used]
+                    if not states:
+                        slots[row, :new] = table.slot_mapping[own]
+            result = self._run(shape, inputs)
             for row, i in enumerate(group):
                 hidden[starts[i] : starts[i + 1]] = result[row * shape.tokens : row * shape.tokens + new]
         return hidden
 
-    def _inputs(self, shape: Shape) -> list[torch.Tensor]:
-        """Tokens, positions, slots and pages of a program that has only padding."""
-        return [torch.zeros(shape.sequences, n, dtype=torch.int64) for n in (*[shape.tokens] * 3, shape.pages)]
+    def _inputs(self, shape: Shape) -> Inputs:
+        return Inputs(shape, len(self.layers), self.axes, self.embedding)
 
-    def _run(self, shape: Shape, ids: torch.Tensor, where: torch.Tensor, slots: torch.Tensor, pages: torch.Tensor) -> torch.Tensor:
+    def _run(self, shape: Shape, inputs: Inputs) -> torch.Tensor:
         """One program: Dynamo finds the inputs of attention where vLLM's layers do, and the graph takes them as inputs."""
-        context = dict.fromkeys(self.compilation_config.static_forward_context, StepInputs(where, pages, slots.view(-1)))
+        steps = [inputs.of_group(i) for i in range(len(self.layers))]
+        context = {name: step for names, step in zip(self.layers, steps, strict=True) for name in names}
         start = time.process_time()
-        with recorded() as launches, set_forward_context(context, self.vllm_config, num_tokens=ids.numel(), slot_mapping={}):
-            result = self.forward(ids.view(-1), where.view(-1))
+        with recorded() as launches, set_forward_context(context, self.vllm_config, num_tokens=inputs.positions.numel(), slot_mapping={}):
+            result = self.forward(inputs.tokens.flatten(0, 1), inputs.where.flatten(1).squeeze(0))
         if shape not in self.runs:
             cycles, seconds = sum(launch.machine.report.cycles for launch in launches), time.process_time() - start
             logger.info("first run of %s: %.1f s of CPU time, %d launches, %d cycles", shape, seconds, len(launches), cycles)
@@ -137,7 +201,7 @@ class SpyreModelRunner(GPUModelRunner):
     def warm_up(self) -> None:
         """Compile every program that a request can ask for."""
         for shape in self.shapes.all():
-            self._run(shape, *self._inputs(shape))
+            self._run(shape, self._inputs(shape))
         self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
 
     # What vLLM's runner asks of CUDA.

@@ -15,6 +15,11 @@ NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
     "vllm.logger": ("init_logger",),
+    "vllm.model_executor.custom_op": ("op_registry_oot",),
+    "vllm.model_executor.layers.fused_moe.activation": ("MoEActivation",),
+    "vllm.model_executor.layers.fused_moe.runner.moe_runner": ("MoERunner",),
+    "vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method": ("UnquantizedFusedMoEMethod",),
+    "vllm.model_executor.layers.mamba.mamba_mixer2": ("MambaMixer2",),
     "vllm.model_executor.model_loader": ("get_model",),
     "vllm.platforms": ("Platform", "PlatformEnum", "current_platform"),
     "vllm.utils.torch_utils": ("set_random_seed",),
@@ -27,6 +32,7 @@ NAMES = {
         "MultipleOf",
     ),
     "vllm.v1.attention.backends.registry": ("AttentionBackendEnum", "register_backend"),
+    "vllm.v1.kv_cache_interface": ("MambaSpec", "UniformTypeKVCacheSpecs"),
     "vllm.v1.worker.cpu_model_runner": ("_set_torch_accelerator_to_noop", "_torch_cuda_wrapper"),
     "vllm.v1.worker.gpu_model_runner": ("GPUModelRunner",),
     "vllm.v1.worker.gpu_worker": ("Worker", "init_worker_distributed_environment"),
@@ -74,3 +80,15 @@ def without_triton() -> None:
     """Put PyTorch in the place of the Triton kernel that every step needs."""
     block_table: Any = import_module("vllm.v1.worker.block_table")
     block_table._compute_slot_mapping_kernel = _Launchable()
+
+
+def route_by(softmax: Any, sigmoid: Any) -> None:
+    """Put functions of PyTorch in the place of the kernels with which routers choose experts."""
+    router: Any = import_module("vllm.model_executor.layers.fused_moe.router.fused_topk_router")
+    router.vllm_topk_softmax, router.vllm_topk_sigmoid = softmax, sigmoid
+
+
+def replace_layer(stock: Any, ours: type) -> None:
+    """Let models be built of another class wherever they ask for a layer of vLLM."""
+    if stock.__name__ not in __getattr__("op_registry_oot"):
+        stock.register_oot(ours)

@@ -30,9 +30,10 @@ class SpyreWorker(Worker):
         self.model_runner = SpyreModelRunner(self.vllm_config, self.device)
 
     def determine_available_memory(self) -> int:
-        """Bytes for the cache: just what the number of blocks, which the platform has set, comes to."""
-        blocks = self.cache_config.num_gpu_blocks_override
-        return blocks * sum(spec.page_size_bytes for spec in self.model_runner.get_kv_cache_spec().values())
+        """Bytes for the cache: room for every sequence in full, and block 0, which belongs to none, so that nothing is preempted."""
+        specs = self.model_runner.get_kv_cache_spec().values()
+        seats = self.vllm_config.scheduler_config.max_num_seqs
+        return sum(seats * spec.max_memory_usage_bytes(self.vllm_config) + spec.page_size_bytes for spec in specs)
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
         start = time.perf_counter()

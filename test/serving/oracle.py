@@ -17,6 +17,8 @@ class Oracle:
     def __init__(self, folder: str) -> None:
         load = transformers.AutoModelForCausalLM.from_pretrained
         self.half, self.wide = (load(folder, dtype=dtype).eval() for dtype in (torch.float16, torch.float64))
+        if hasattr(self.wide.config.get_text_config(), "num_local_experts"):
+            self.wide.set_experts_implementation("eager")  # the others know no float64
         self.vocabulary = self.wide.config.get_text_config().vocab_size
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ from oracle import oracle
 from tiny import FAMILIES, make
 from torch._dynamo.utils import counters
 from vllm import LLM, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
 
 from ktir.vllm import upstream
 
@@ -22,6 +23,8 @@ TOKENS = 32
 SHARED = [7 + i for i in range(32)]
 """Two pages."""
 SEATS, REQUESTS = 16, 40
+HYBRID = ("granite",)
+"""Families with states, which have no prefixes in the cache."""
 
 
 def engine(folder: str, **options: Any) -> LLM:
@@ -34,9 +37,11 @@ def runner(llm: LLM) -> Any:
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LLM]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, LLM]]:
+    """A family, its model's folder and an engine; what vLLM keeps for one model by process goes before the next one comes."""
     folder = make(request.param, tmp_path_factory.mktemp("model"))
-    return folder, engine(folder, max_num_seqs=SEATS)
+    yield request.param, folder, engine(folder, max_num_seqs=SEATS)
+    cleanup_dist_env_and_memory()
 
 
 @contextmanager
@@ -73,9 +78,9 @@ def test_names_of_vllm_are_there() -> None:
     assert [f"{module}.{name}" for name, module in upstream.MODULE_OF.items() if not hasattr(import_module(module), name)] == []
 
 
-def test_tokens_are_those_of_transformers(served: tuple[str, LLM]) -> None:
+def test_tokens_are_those_of_transformers(served: tuple[str, str, LLM]) -> None:
     """One of the prompts comes in chunks."""
-    folder, llm = served
+    _, folder, llm = served
     prompts, tokens = zip(*(oracle(folder).fair([], n, 1, TOKENS)[0] for n in LENGTHS), strict=True)
     with nothing_compiled(llm):
         found = generated(llm, list(prompts), TOKENS)
@@ -83,9 +88,9 @@ def test_tokens_are_those_of_transformers(served: tuple[str, LLM]) -> None:
 
 
 @pytest.mark.parametrize("prefix", [[], SHARED], ids=["apart", "shared"])
-def test_requests_arrive_at_random(served: tuple[str, LLM], prefix: list[int]) -> None:
+def test_requests_arrive_at_random(served: tuple[str, str, LLM], prefix: list[int]) -> None:
     """More of them than seats, chunks of prompts beside those that decode; with a prefix in common that is in the cache, or none."""
-    folder, llm = served
+    family, folder, llm = served
     cases = [case for n in (36, 41, 65, 90) for case in oracle(folder).fair(prefix, n, REQUESTS // 4, TOKENS)]
     random.Random(1).shuffle(cases)
     llm.reset_prefix_cache()
@@ -93,15 +98,16 @@ def test_requests_arrive_at_random(served: tuple[str, LLM], prefix: list[int]) -
         found = arriving(llm, [prompt for prompt, _ in cases], TOKENS)
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
     hits = [out.num_cached_tokens for out in found]
-    assert sum(n >= len(prefix) for n in hits) > REQUESTS // 2 if prefix else not any(hits)
+    cached = prefix and family not in HYBRID
+    assert sum(n >= len(prefix) for n in hits) > REQUESTS // 2 if cached else not any(hits)
 
 
-def test_prefixes_are_taken_from_the_cache(served: tuple[str, LLM]) -> None:
-    folder, llm = served
+def test_prefixes_are_taken_from_the_cache(served: tuple[str, str, LLM]) -> None:
+    family, folder, llm = served
     cases = oracle(folder).fair(SHARED, len(SHARED) + 1, 2, 4)
     llm.reset_prefix_cache()
     found = [generated(llm, [prompt], 4)[0] for prompt, _ in cases]
-    assert [out.num_cached_tokens for out in found] == [0, len(SHARED)]
+    assert [out.num_cached_tokens for out in found] == [0, 0 if family in HYBRID else len(SHARED)]
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 

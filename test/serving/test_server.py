@@ -2,6 +2,7 @@
 """`vllm serve` on loopback, asked by the client that people use."""
 
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -9,7 +10,9 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import openai
 import pytest
@@ -18,11 +21,29 @@ from tiny import make
 
 OPTIONS = "--dtype float16 --max-model-len 128 --max-num-seqs 4 --block-size 16 --max-num-batched-tokens 64 --served-model-name tiny"
 GREEDY = {"ignore_eos": True, "return_token_ids": True}
+CLIENTS, REQUESTS, MORE = 8, 200, 1000
+MALFORMED: list[dict[str, Any]] = [
+    {"prompt": [5] * 200},
+    {"prompt": "x", "temperature": -1},
+    {"prompt": "x", "model": "other"},
+    {"prompt": "x", "max_tokens": 0, "n": 0},
+    {"prompt": "x", "top_p": 7},
+    {"prompt": {"text": "x"}},
+]
+
+
+class Server(NamedTuple):
+    """The model's folder, a client, the address, and the number of the process."""
+
+    folder: str
+    client: openai.OpenAI
+    address: str
+    process: int
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, openai.OpenAI, str]]:
-    """The model's folder, a client, and the address; at the end the server is asked to go, and does."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that is asked to go at the end, and does."""
     folder = make("llama", tmp_path_factory.mktemp("model"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -41,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, open
                 break
             except OSError:
                 time.sleep(1)
-        yield folder, openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0), address
+        yield Server(folder, openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0), address, process.pid)
         process.send_signal(signal.SIGTERM)
         start = time.monotonic()
         assert process.wait(30) == 0
@@ -51,16 +72,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, open
             process.kill()
 
 
-def test_a_completion_is_that_of_transformers(server: tuple[str, openai.OpenAI, str]) -> None:
-    folder, client, _ = server
+def test_a_completion_is_that_of_transformers(server: Server) -> None:
+    folder, client = server.folder, server.client
     prompt, tokens = oracle(folder).fair([], 4, 1, 8)[0]
     found = client.completions.create(model="tiny", prompt=prompt, max_tokens=8, temperature=0, logprobs=1, extra_body=GREEDY)
     assert found.choices[0].model_extra["token_ids"] == tokens
     assert len(found.choices[0].logprobs.token_logprobs) == 8
 
 
-def test_chat_samples_and_streams(server: tuple[str, openai.OpenAI, str]) -> None:
-    _, client, _ = server
+def test_chat_samples_and_streams(server: Server) -> None:
+    client = server.client
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 6, "temperature": 0.8, "seed": 1}
     assert len(client.chat.completions.create(**asked, n=2, top_p=0.9).choices) == 2
     whole = client.chat.completions.create(**asked).choices[0].message.content
@@ -68,8 +89,8 @@ def test_chat_samples_and_streams(server: tuple[str, openai.OpenAI, str]) -> Non
     assert "".join(parts) == whole
 
 
-def test_json_follows_its_schema(server: tuple[str, openai.OpenAI, str]) -> None:
-    _, client, _ = server
+def test_json_follows_its_schema(server: Server) -> None:
+    client = server.client
     schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
     found = client.chat.completions.create(
         model="tiny",
@@ -84,8 +105,8 @@ def test_json_follows_its_schema(server: tuple[str, openai.OpenAI, str]) -> None
         assert found.message.content.lstrip().startswith("{")
 
 
-def test_wrong_requests_are_refused_and_the_server_goes_on(server: tuple[str, openai.OpenAI, str]) -> None:
-    _, client, address = server
+def test_wrong_requests_are_refused_and_the_server_goes_on(server: Server) -> None:
+    client, address = server.client, server.address
     with pytest.raises(openai.BadRequestError):
         client.completions.create(model="tiny", prompt=[5] * 200, max_tokens=1)
     with pytest.raises(openai.NotFoundError):
@@ -94,3 +115,56 @@ def test_wrong_requests_are_refused_and_the_server_goes_on(server: tuple[str, op
         client.completions.create(model="tiny", prompt="x", temperature=-1)
     assert len(client.completions.create(model="tiny", prompt="x", max_tokens=2).choices) == 1
     assert "vllm:generation_tokens_total" in urllib.request.urlopen(f"{address}/metrics").read().decode()
+
+
+def resident(process: int) -> int:
+    """Kilobytes of a process and those below it."""
+    own = next(line.split()[1] for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    below = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(own) + sum(resident(int(child)) for child in below)
+
+
+def metric(address: str, name: str) -> float:
+    lines = urllib.request.urlopen(f"{address}/metrics").read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:{name}{{"))
+
+
+def test_many_clients_abort_and_err(server: Server) -> None:
+    """Of 200 requests of 8 clients a tenth goes away after its first token, and a twentieth is malformed."""
+    cases = [case for n in (5, 20, 70) for case in oracle(server.folder).fair([], n, 4, 8)]
+    kinds = ["abort"] * (REQUESTS // 10) + ["malformed"] * (REQUESTS // 20)
+    kinds += ["valid"] * (REQUESTS - len(kinds))
+    random.Random(0).shuffle(kinds)
+
+    def ask(number: int) -> str:
+        prompt, tokens = cases[number % len(cases)]
+        asked = {"model": "tiny", "prompt": prompt, "max_tokens": 8, "temperature": 0, "extra_body": GREEDY}
+        if kinds[number] == "malformed":
+            try:
+                server.client.completions.create(**asked | MALFORMED[number % len(MALFORMED)])
+            except openai.APIStatusError as error:
+                return "malformed" if 400 <= error.status_code < 500 else f"status {error.status_code}"
+            return "a malformed request was answered"
+        if kinds[number] == "abort":
+            with server.client.completions.create(**asked | {"max_tokens": 30}, stream=True) as stream:
+                next(iter(stream))
+            return "abort"
+        return "valid" if server.client.completions.create(**asked).choices[0].model_extra["token_ids"] == tokens else "other tokens"
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        assert list(clients.map(ask, range(REQUESTS))) == kinds
+    deadline = time.monotonic() + 10
+    while metric(server.address, "num_requests_running") + metric(server.address, "num_requests_waiting"):
+        assert time.monotonic() < deadline, "requests of clients that went away are still there"
+        time.sleep(0.1)
+
+
+def test_memory_stays_flat(server: Server) -> None:
+    def ask(number: int) -> None:
+        server.client.completions.create(model="tiny", prompt=[5 + number % 300, 6, 7], max_tokens=2)
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        list(clients.map(ask, range(REQUESTS)))
+        before = resident(server.process)
+        list(clients.map(ask, range(MORE)))
+    assert resident(server.process) < 1.05 * before

@@ -14,12 +14,80 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
+    "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+WINDOW = 24
+EXPERTS = {"num_local_experts": 12, "num_experts_per_tok": 2}
+"""As many that one token of each of four sequences does not choose all of them, and sixteen might."""
+
+
+def _yarn(**others: Any) -> dict[str, Any]:
+    return {"rope_type": "yarn", "rope_theta": 1e6, "beta_fast": 32.0, "beta_slow": 1.0, **others}
+
+
+def _llama(sizes: dict[str, Any]) -> Any:
+    rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    config = transformers.LlamaConfig(**sizes, rope_parameters={**rope, "original_max_position_embeddings": 64})
+    return transformers.LlamaForCausalLM(config)
+
+
+def _mistral(sizes: dict[str, Any]) -> Any:
+    return transformers.MistralForCausalLM(transformers.MistralConfig(**sizes, head_dim=64, sliding_window=WINDOW))
+
+
+def _ministral(sizes: dict[str, Any]) -> Any:
+    """With what transformers reads and, of the same meaning, what vLLM takes from the publisher's own form of configuration."""
+    trained, beta = 64, 0.1
+    rope = _yarn(factor=4.0, original_max_position_embeddings=trained, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=beta)
+    config = transformers.Ministral3Config(**sizes, head_dim=64, rope_parameters={**rope, "apply_yarn_scaling": False})
+    config.llama_4_scaling = {"original_max_position_embeddings": trained, "beta": beta}
+    return transformers.Ministral3ForCausalLM(config)
+
+
+def _qwen2(sizes: dict[str, Any]) -> Any:
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes))
+
+
+def _gpt_oss(sizes: dict[str, Any]) -> Any:
+    rope = _yarn(factor=4.0, original_max_position_embeddings=64, truncate=False)
+    config = transformers.GptOssConfig(
+        **sizes, **EXPERTS, head_dim=64, sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"], rope_parameters=rope
+    )
+    config._attn_implementation = "eager"
+    return transformers.GptOssForCausalLM(config)
+
+
+def _granite(sizes: dict[str, Any]) -> Any:
+    config = transformers.GraniteMoeHybridConfig(
+        **sizes,
+        **EXPERTS,
+        layer_types=["linear_attention", "full_attention"],
+        shared_intermediate_size=192,
+        mamba_n_heads=8,
+        mamba_n_groups=1,
+        mamba_d_state=16,
+        mamba_d_head=64,
+        mamba_d_conv=4,
+        mamba_expand=2,
+        mamba_chunk_size=16,
+        embedding_multiplier=12.0,
+        logits_scaling=6.0,
+        residual_multiplier=0.22,
+        attention_multiplier=0.125,
+        position_embedding_type=None,
+    )
+    return transformers.GraniteMoeHybridForCausalLM(config)
+
+
 FAMILIES = {
-    "llama": lambda **sizes: transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)),
-    "mistral": lambda **sizes: transformers.MistralForCausalLM(transformers.MistralConfig(head_dim=64, sliding_window=24, **sizes)),
+    "llama": _llama,
+    "mistral": _mistral,
+    "ministral": _ministral,
+    "qwen2": _qwen2,
+    "gpt_oss": _gpt_oss,
+    "granite": _granite,
 }
 TEMPLATE = "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
@@ -38,14 +106,20 @@ def tokenizer() -> Any:
 
 
 def make(family: str, folder: Path) -> str:
-    """Write a family's tiny model in float16 to a folder; its weights are large, so that the best token stands apart from the second."""
+    """Write a family's tiny model in float16 to a folder. Its weights are large and some words louder than others, so that the best token
+    stands apart from the second; no bias is zero. Of experts the first has most of the say: which comes last may be a near tie.
+    """
     fast = tokenizer()
     fast.save_pretrained(folder)
     torch.manual_seed(0)
-    model = FAMILIES[family](vocab_size=len(fast), **SIZES)
+    model = FAMILIES[family]({**SIZES, "vocab_size": len(fast)})
     with torch.no_grad():
-        for p in model.parameters():
-            if p.dim() == 2:
-                p.mul_(4)
+        for name, p in model.named_parameters():
+            if p.dim() == 1:
+                p.add_(torch.randn_like(p) * 0.1)
+            else:
+                p.mul_(16 if "router" in name else 4)
+        words = model.get_output_embeddings().weight
+        words.mul_((torch.randn(len(words), 1) * 0.35).exp())
     model.to(torch.float16).save_pretrained(folder)
     return str(folder)
