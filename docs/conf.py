@@ -1,4 +1,4 @@
-"""Sphinx configuration of the specification. The pages in `generated/` are written first, by `ktir.tools.pages.ktir_docs`."""
+"""Sphinx configuration of the site. The pages in `generated/` are written first, by `ktir.tools.pages.ktir_docs`."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from ktir.tools.pages.ktir_docs import write_pages
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-project = "KTIR"
+project = "ktir"
 author = "The ktir authors"
 copyright = "The ktir authors, Apache-2.0"
 version = release = __version__
@@ -22,7 +22,7 @@ myst_heading_anchors = 4
 
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 html_theme = "furo"
-html_title = f"KTIR {__version__}"
+html_title = f"ktir {__version__}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["page.css"]

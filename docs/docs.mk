@@ -1,4 +1,4 @@
-# `make docs` builds the specification as a site in build/docs. Every example in it is run by `make test` (test/unit/docs).
+# `make docs` builds the site in build/docs. Every example in it is run by `make test` (test/unit/docs).
 .PHONY: docs
 docs: $(STAMP)
 	$(BIN)/python -c 'import sphinx, myst_parser, furo' 2>/dev/null || $(PIP) -e '.[docs]' --config-settings editable_mode=compat

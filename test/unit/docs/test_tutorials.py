@@ -1,4 +1,4 @@
-"""The start page and the tutorials: each of their blocks runs, shows what comes out, and a page is read in a quarter of an hour."""
+"""Pages that run from top to bottom: each of their blocks runs and shows what comes out; a tutorial is read in a quarter of an hour."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from page_blocks import ROOT, Session, blocks, matches
 from ktir.device.autoload import register
 from ktir.lowering.inductor.running import calls
 
-TUTORIALS = [ROOT / "docs" / "index.md", *sorted(p for p in (ROOT / "docs" / "tutorials").glob("*.md") if p.name != "index.md")]
+TUTORIALS = sorted(p for p in (ROOT / "docs" / "tutorials").glob("*.md") if p.name != "index.md")
+PAGES = [*(ROOT / "docs" / f"{name}.md" for name in ("index", "lang", "library", "howto")), *TUTORIALS]
 WORDS, LINES = 200, 12
 """What is read in a minute: words of prose, lines of code or output."""
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorial(page: Path, tmp_path: Path, path_of_tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page(page: Path, tmp_path: Path, path_of_tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register()
     monkeypatch.setattr(calls, "implementations", {})  # those of the page are for it alone
     session = Session(page, tmp_path, path_of_tools)
