@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ from chrome_traces import check
 
 from ktir.assembly import parse_module
 from ktir.context import context
+from ktir.emulator.machine import Machine
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, PublishedLayout, read
+from ktir.target import FITTED
 from ktir.tools.ktir_launch import Host, hosts, main
 
 PROGRAM = Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "softmax.mlir"
@@ -84,10 +87,20 @@ def test_trace(package: Path, given: Sequence[str], tmp_path: Path) -> None:
     kernels = [e for e in slices if e["cat"] == "kernel"]
     launches = [e for e in slices if e["cat"] == "cuda_runtime"]
     assert [k["args"]["correlation"] for k in kernels] == [e["args"]["correlation"] for e in launches]
+    rows: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for e in slices:
+        if e["cat"] not in ("user_annotation", "cpu_op", "cuda_runtime"):
+            rows.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    for spans in rows.values():  # in floats, as viewers add: one that ends later than the next one begins would be drawn around it
+        assert all(a[1] <= b[0] for a, b in pairwise(sorted(spans)))
     # What units do lies inside its kernel, and the kernels one after the other.
     end = max(k["ts"] + k["dur"] for k in kernels)
     assert all(0 <= e["ts"] and e["ts"] + e["dur"] <= end + 1e-5 for e in slices)
-    assert sum(e["args"]["bytes"] for e in slices if e["cat"] == "gpu_memcpy") > 0
+    copies = [e for e in slices if e["cat"] == "gpu_memcpy"]
+    assert copies
+    assert all(e["args"]["memory bandwidth (GB/s)"] <= FITTED.dram_gb_per_second for e in copies), "no transfer is faster than the channel"
+    moved = Machine(read(package).program, FITTED).report.dram_bytes
+    assert sum(e["args"]["bytes"] for e in copies) == moved
     processes = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
     assert [*processes.values()][1:] == ["each of 29 cores, which run alike", "each of 2 corelets of a core, which run alike", "host"]
     assert {e["args"]["source"].split(":")[0] for e in slices if "source" in e["args"]}, "source lines"

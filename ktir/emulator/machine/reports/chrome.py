@@ -17,7 +17,7 @@ from ktir.emulator.machine.trace.journal import Journal, Passage, Segment
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
 from ktir.isa.program import Program, own_nodes
 from ktir.isa.units import Unit
-from ktir.target import STICK_BYTES, Target
+from ktir.target import Target
 
 CHIP, CORE, CORELET, HOST = 0, 1, 2, 4000
 """Processes; the Chrome format asks for numbers."""
@@ -102,8 +102,9 @@ class _Drawing:
     def slices(self) -> Iterator[Event]:
         """What units do, what is on its way to and from memory, and who has the memory channel and the ring."""
         for _, journal, start in self.kernels:
+            moved = {(t.unit, t.begin): t.nbytes for t in journal.memory}
             for s in journal.segments:
-                yield self._segment(s, start)
+                yield self._segment(s, start, moved.get((s.unit, s.begin), 0))
             for row, traffic in ((MEMORY, journal.memory), (RING, journal.ring)):
                 for t in traffic:
                     yield self._slice(
@@ -132,7 +133,8 @@ class _Drawing:
                 for phase, (unit, us) in zip("sf", at, strict=True):
                     yield arrow(phase, number, kind, name, _process(unit), _FIRST_UNIT + int(unit), us)
 
-    def _segment(self, s: Segment, start: int) -> Event:
+    def _segment(self, s: Segment, start: int, nbytes: int) -> Event:
+        """nbytes: over the memory channel, of all cores."""
         x = s.instruction
         arguments: dict[str, Any] = {"cycles": s.end - s.begin}
         if x is not None:
@@ -146,7 +148,6 @@ class _Drawing:
             arguments["cause"] = s.cause
         elif x is not None and x.ddr is not None:
             name, category = f"Memcpy {_COPIES[s.unit]} ({x.op})", "gpu_memcpy"
-            nbytes = x.ddr.entries * x.ddr.width * STICK_BYTES
             arguments |= {"device": CHIP, "stream": _FIRST_UNIT + int(s.unit), "correlation": 0, "bytes": nbytes}
             arguments["memory bandwidth (GB/s)"] = round(nbytes / (s.end - s.begin) * self.target.clock_ghz, 3)
         else:

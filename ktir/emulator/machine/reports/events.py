@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 Event = dict[str, Any]
+_STEPS = 1 << 16
 
 
 def naming(what: str, process: int, thread: int, name: str) -> Event:
@@ -18,9 +19,11 @@ def sorting(what: str, process: int, thread: int, index: int) -> Event:
 
 
 def slice_of(name: str, category: str, process: int, thread: int, begin: float, end: float, arguments: Event) -> Event:
-    """Something that lasts, in microseconds. One that begins where another one ends does so in the file, too."""
-    at = round(begin, 6)
-    times = {"ts": at, "dur": round(round(end, 6) - at, 6)}
+    """Something that lasts, in microseconds. One that begins where another one ends does so in the file, too, and for a tool that adds
+    floats: times are whole numbers of 2^-16 microseconds.
+    """
+    at = round(begin * _STEPS) / _STEPS
+    times = {"ts": at, "dur": round(end * _STEPS) / _STEPS - at}
     return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread, **times, "args": arguments}
 
 
