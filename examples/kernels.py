@@ -49,7 +49,7 @@ def swiglu(x, gate, up, y, *, block=None):
         y[rows] = a * lang.sigmoid(a) * dot(v, up[:])
 
 
-@kernel
+@kernel(way="auto", tolerance=2**-9)
 def flash_attention(q, k, v, o, *, rows=16, keys=32):
     """Causal attention [heads, length, width], in blocks of queries and keys, without the matrix of scores."""
     heads, length, width = q.shape

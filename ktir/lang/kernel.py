@@ -398,12 +398,12 @@ def autotune(tuned: Kernel, *arrays: Any, grid: Sequence[Any] = (...,), **ways: 
         return Tuned(best[1], best[2], best[0], tuple(tried))
 
 
-def kernel(function: Any = None, *, grid: Any = None, on: On = "executor") -> Any:
-    """Makes a kernel of a function: `@kernel`, or `@kernel(grid=32)`."""
+def kernel(function: Any = None, *, grid: Any = None, on: On = "executor", way: Way | None = None, tolerance: float | None = None) -> Any:
+    """Makes a kernel of a function: `@kernel`, or with what `Kernel.using` takes, as in `@kernel(grid=32, way="auto", tolerance=2**-9)`."""
     if function is None:
-        return lambda f: kernel(f, grid=grid, on=on)
+        return lambda f: kernel(f, grid=grid, on=on, way=way, tolerance=tolerance)
     with _spoken():
         if not inspect.isfunction(function) or not function.__name__.isidentifier():
             raise Mistake(f"a kernel expects a function with a name, but got {kind_of(function)}")
         _signature(function)
-        return Kernel(function).using(grid=grid, on=on)
+        return Kernel(function).using(grid=grid, on=on, way=way, tolerance=tolerance)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.analysis.points import Numbers, Points
+from ktir.analysis.points import Numbers, Points, is_index
 from ktir.analysis.scalars.sets import dims_of, tile_boxes
 from ktir.diagnostics import KtirError, Unsupported, location_text, refused
 from ktir.dialects import ktdp
@@ -273,7 +273,7 @@ def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips:
         return any(
             is_a(inner, scf.IfOp) and _reads(inner.operands[0], body.arguments[0]) and not _steady(points(inner.operands[0]))
             for inner in inside(body)
-        )
+        ) or (2 < trips <= MOST_COPIES and any(_jumps(inner, writer, live) for inner in inside(body)))
 
 
 def _walks_parts(tile: ir.Operation, counter: ir.Value, points: Points) -> bool:
@@ -283,6 +283,39 @@ def _walks_parts(tile: ir.Operation, counter: ir.Value, points: Points) -> bool:
     operands = tile.opview.index_operands
     moving = {k for k, v in enumerate(operands) if _reads(v, counter)}
     return any(moving & dims_of(tile.opview.base_map.results[d]) for d in split_dims(tile.operands[0].owner.operation, points))
+
+
+def _jumps(op: ir.Operation, writer: Writer, live: NDArray[np.bool_]) -> bool:
+    """Whether an op divides what counts a loop's trips, and an address is computed from what it gives: a number that no steps of one size
+    give, and no turns between slots, which no address generator follows."""
+    points = writer.points
+    if not is_a(op, *_DIVIDES) or not is_index(op.results[0].type) or not _addresses(op.results[0]):
+        return False
+    try:
+        found, counted, by = points(op.results[0]), points(op.operands[0]), points(op.operands[1])
+    except Unsupported:  # it counts an inner loop's, or is data
+        return False
+    if found.shape[-1] == 1 or _is_line(found, live):
+        return False
+    size = points.same(by)
+    turns = is_a(op, arith.RemUIOp, arith.RemSIOp) and size is not None and _is_line(counted, live)
+    return not turns or bool((np.diff(counted, axis=-1) % size != 1).any() or found[..., 0].any())
+
+
+def _is_line(found: Numbers, live: NDArray[np.bool_]) -> bool:
+    """Whether a number steps by the same from trip to trip, wherever it is needed."""
+    steps = np.diff(np.broadcast_to(found, live.shape), axis=-1)[live[..., 1:]]
+    return not steps.size or bool((steps == steps[0]).all())
+
+
+def _addresses(value: ir.Value) -> bool:
+    """Whether an access tile or a view is made from a value."""
+    users = [use.owner.operation for use in value.uses]
+    made = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp, ktdp.ConstructMemoryViewOp)
+    return any(is_a(op, *made) or (op.name.startswith("arith.") and any(_addresses(r) for r in op.results)) for op in users)
+
+
+_DIVIDES = (arith.DivUIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp, arith.RemUIOp, arith.RemSIOp)
 
 
 def _steady(found: Numbers) -> bool:
