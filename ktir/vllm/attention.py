@@ -13,6 +13,16 @@ import torch
 
 from ktir.vllm.upstream import AttentionBackend, AttentionImpl, AttentionMetadata, AttentionMetadataBuilder, AttentionType, MultipleOf
 
+CACHES = ("auto", "fp8", "fp8_e4m3")
+"""Types of keys and values in the cache; those of one byte are divided by the layer's scale and held within what the type has."""
+
+
+def _kept(values: torch.Tensor, scale: float, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.itemsize > 1:
+        return values.to(dtype)
+    most = torch.finfo(dtype).max
+    return (values / scale).clamp(-most, most).to(dtype)
+
 
 @dataclass
 class StepInputs(AttentionMetadata):
@@ -64,7 +74,7 @@ class PagedAttention(AttentionImpl[StepInputs]):
         kv_sharing_target_layer_name: str | None = None,
         sinks: torch.Tensor | None = None,
     ) -> None:
-        refused = {attn_type: attn_type != AttentionType.DECODER, f"cache of {kv_cache_dtype}": kv_cache_dtype != "auto"}
+        refused = {attn_type: attn_type != AttentionType.DECODER, f"cache of {kv_cache_dtype}": kv_cache_dtype not in CACHES}
         if named := [name for name, asked in refused.items() if asked]:
             raise NotImplementedError(f"the paged attention of ktir has no {', '.join(named)}; use a decoder without it")
         self.num_heads, self.head_size, self.scale, self.num_kv_heads = num_heads, head_size, float(scale), num_kv_heads
@@ -88,10 +98,13 @@ class PagedAttention(AttentionImpl[StepInputs]):
         step, (block, heads, size) = attn_metadata, keys.shape[1:]
         # The chip's compiler scatters and gathers rows of two dims, by a number for each.
         keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
-        keys.index_copy_(0, step.slots, key.reshape(-1, heads * size))
-        values.index_copy_(0, step.slots, value.reshape(-1, heads * size))
+        scales = (1.0, 1.0) if keys.dtype.itemsize > 1 else (layer._k_scale_float, layer._v_scale_float)
+        for cache, new, scale in zip((keys, values), (key, value), scales, strict=True):
+            cache.index_copy_(0, step.slots, _kept(new.reshape(-1, heads * size), scale, cache.dtype))
         rows = (step.pages[:, :, None] * block + torch.arange(block)).view(-1)
-        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2) for c in (keys, values))
+        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2).to(query.dtype) for c in (keys, values))
+        if scales != (1.0, 1.0):
+            k, v = k * scales[0], v * scales[1]
         q = query.view(len(step.pages), -1, self.num_heads, size).transpose(1, 2)
         here, there = step.positions[:, None, :, None], torch.arange(k.shape[2])[None, None, None, :]
         seen = there <= here

@@ -37,7 +37,8 @@ def _extents(spec: Any, block: int) -> tuple[tuple[tuple[int, ...], torch.dtype]
     """Of what a layer keeps in the tokens of one block: keys and values, or states."""
     if isinstance(spec, MambaSpec):
         return tuple(zip(spec.shapes, spec.dtypes, strict=True))
-    return (((block, spec.num_kv_heads, spec.head_size), spec.dtype),) * 2
+    dtype = torch.float8_e4m3fn if spec.dtype == torch.uint8 else spec.dtype  # vLLM leaves to kernels what its bytes are
+    return (((block, spec.num_kv_heads, spec.head_size), dtype),) * 2
 
 
 class Inputs:

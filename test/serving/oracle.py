@@ -1,6 +1,8 @@
 """The tokens that transformers makes of a model in float64, and which prompts are a fair question to float16, by measure."""
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 import transformers
@@ -11,10 +13,19 @@ DRAWN = 32
 """Prompts that are tried at once."""
 
 
-class Oracle:
-    """A folder's model in float64, and the error of PyTorch's float16 from it."""
+class ByteCache(transformers.DynamicCache):
+    """Keys and values are what float8 makes of them."""
 
-    def __init__(self, folder: str) -> None:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *others: Any, **options: Any) -> Any:
+        held = (x.clamp(-448, 448).to(torch.float8_e4m3fn).to(x.dtype) for x in (key_states, value_states))
+        return super().update(*held, *others, **options)
+
+
+class Oracle:
+    """A folder's model in float64, and the error of PyTorch's float16 from it; `cache` makes the one of keys and values."""
+
+    def __init__(self, folder: str, cache: Callable[[], Any] = lambda: None) -> None:
+        self.cache = cache
         load = transformers.AutoModelForCausalLM.from_pretrained
         self.half, self.wide = (load(folder, dtype=dtype).eval() for dtype in (torch.float16, torch.float64))
         if hasattr(self.wide.config.get_text_config(), "num_local_experts"):
@@ -28,6 +39,7 @@ class Oracle:
         out = self.wide.generate(
             asked,
             attention_mask=torch.ones_like(asked),
+            past_key_values=self.cache(),
             max_new_tokens=count,
             do_sample=False,
             output_logits=True,
@@ -36,7 +48,7 @@ class Oracle:
             pad_token_id=0,
         )
         logits = torch.stack(out.logits, 1)
-        half = self.half(out.sequences[:, :-1]).logits[:, asked.shape[1] - 1 :].double()
+        half = self.half(out.sequences[:, :-1], past_key_values=self.cache()).logits[:, asked.shape[1] - 1 :].double()
         margin, error = logits.topk(2).values.diff(dim=-1).abs()[..., 0], (half - logits).abs().amax(-1)
         return out.sequences[:, asked.shape[1] :].tolist(), (margin > SURE * error).all(1).tolist()
 

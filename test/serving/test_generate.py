@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import oracle
+import torch
+from oracle import ByteCache, Oracle, oracle
 from tiny import FAMILIES, make
 from torch._dynamo.utils import counters
 from vllm import LLM, SamplingParams
@@ -129,6 +130,18 @@ def test_a_preempted_sequence_goes_on_where_it_was(tmp_path: Path) -> None:
     found = generated(llm, [prompt for prompt, _ in cases], TOKENS)
     assert preempted
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
+
+
+def test_a_cache_of_bytes(tmp_path: Path) -> None:
+    """Keys and values in float8."""
+    folder = make("llama", tmp_path)
+    llm = engine(folder, kv_cache_dtype="fp8")
+    assert {cache.dtype for layer in runner(llm).kv_caches for cache in layer} == {torch.float8_e4m3fn}
+    asked = Oracle(folder, ByteCache)
+    prompts, tokens = zip(*(asked.fair([], n, 1, 8)[0] for n in LENGTHS), strict=True)
+    found = generated(llm, list(prompts), 8)
+    assert [list(out.outputs[0].token_ids) for out in found] == list(tokens)
+    assert tokens != tuple(oracle(folder).tokens([p], 8)[0][0] for p in prompts)  # it is another model than with float16 in the cache
 
 
 def test_eager_and_compiled_are_one_model(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sinks": {"sinks": torch.tensor([0.5, -1.0, 2.0, 0.0]).half()},
     "soft cap": {"logits_soft_cap": 3.0},
     "slopes": {"alibi_slopes": [0.5, 0.25, 0.125, 0.0625]},
+    "bytes": {"kv_cache_dtype": "fp8"},
     "window, sinks, soft cap": {"sliding_window": 9, "sinks": torch.tensor([0.5, -1.0, 2.0, 0.0]).half(), "logits_soft_cap": 3.0},
 }
 
@@ -52,7 +53,8 @@ def test_attention_is_what_its_options_say(options: dict[str, Any], tokens: int)
     torch.manual_seed(0)
     seen = [25] if tokens > 1 else [19, 25]
     pages = torch.tensor([[3, 1], [4, 2]])[: len(seen)]
-    keys, values = (torch.randn(5, PAGE, KV_HEADS, SIZE).half() for _ in range(2))
+    kind, scales = (torch.float8_e4m3fn, (0.25, 2.0)) if "kv_cache_dtype" in options else (torch.float16, (1.0, 1.0))
+    keys, values = (torch.randn(5, PAGE, KV_HEADS, SIZE).to(kind) for _ in range(2))
     q = torch.randn(len(seen) * tokens, HEADS, SIZE).half()
     k, v = (torch.randn(len(seen) * tokens, KV_HEADS, SIZE).half() for _ in range(2))
     positions = torch.stack([torch.arange(n - tokens, n) for n in seen])
@@ -60,15 +62,18 @@ def test_attention_is_what_its_options_say(options: dict[str, Any], tokens: int)
     step = StepInputs(positions, pages, slots, torch.full((len(seen),), tokens))
     layer = PagedAttention(HEADS, SIZE, SIZE**-0.5, KV_HEADS, **options)
     held = (keys.clone(), values.clone())
-    found = compiled(lambda q, k, v, o: layer.forward(None, q, k, v, held, step, o), q, k, v, torch.empty_like(q)).double()
-    for cache, new in ((keys, k), (values, v)):
-        cache.view(-1, KV_HEADS, SIZE)[slots] = new
-    assert torch.equal(held[0], keys)
-    assert torch.equal(held[1], values)
+    scaled = SimpleNamespace(_k_scale_float=scales[0], _v_scale_float=scales[1])
+    found = compiled(lambda q, k, v, o: layer.forward(scaled, q, k, v, held, step, o), q, k, v, torch.empty_like(q)).double()
+    for cache, new, scale, ours in zip((keys, values), (k, v), scales, held, strict=True):
+        cache.view(-1, KV_HEADS, SIZE)[slots] = (new / scale).to(kind)
+        assert torch.equal(ours.view(torch.uint8), cache.view(torch.uint8))
     for row, (place, sequence) in enumerate((p, s) for s in range(len(seen)) for p in positions[s].tolist()):
         for head in range(HEADS):
-            own_keys, own_values = (c[pages[sequence]].flatten(0, 1)[:, head * KV_HEADS // HEADS].double() for c in (keys, values))
-            expected = attended(q[row, head].double(), own_keys, own_values, place, head, options)
+            own = [
+                c[pages[sequence]].flatten(0, 1)[:, head * KV_HEADS // HEADS].double() * s
+                for c, s in zip((keys, values), scales, strict=True)
+            ]
+            expected = attended(q[row, head].double(), own[0], own[1], place, head, options)
             # Weights sum to one: each is off by the rounding of its score (below 16) and its own, the values' largest is about 4.
             assert (found[row, head] - expected).abs().max() < 4 * (2**-11 * 16 + 2**-11)
 
