@@ -15,8 +15,9 @@ import draw_design
 import draw_numbers
 import draw_programs
 import draw_tutorials
-from canvas import Picture
+from canvas import INK, Picture
 
+__all__ = ["INK", "PICTURES", "Picture"]
 HERE = Path(__file__).parent
 PICTURES: dict[str, Callable[[], Picture]] = {}
 for _module in (draw_design, draw_tutorials, draw_chip, draw_programs, draw_numbers):

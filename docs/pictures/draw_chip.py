@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canvas import AMBER, BLUE, GREEN, GREY, PALE, Axes, Picture
+from canvas import AMBER, BLUE, GREEN, GREY, INK, PALE, Axes, Picture
 
 from ktir.target import DATASHEET, LANES, STICK_BYTES
 
@@ -86,8 +86,9 @@ def owners() -> Picture:
         x, y = 30 + 42 * (core % 16), 40 + 66 * (core // 16)
         rows = [r for r in (2 * core, 2 * core + 1) if r < 57]
         p.cell(x, y, 38, 34, (PALE, AMBER, GREEN)[len(rows)])
-        p.text(x + 19, y + 12, f"core {core}", 10, "#1f2328", "middle")
-        p.text(x + 19, y + 25, " ".join(map(str, rows)), 10, "#1f2328", "middle")
+        p.text(x + 19, y + 12, f"core {core}", 10, INK, "middle")
+        if rows:
+            p.text(x + 19, y + 25, " ".join(map(str, rows)), 10, INK, "middle")
     p.text(30, 20, "core, and the rows that it owns", 13, bold=True)
     p.legend(30, 174, (GREEN, "two rows"), (AMBER, "the last one"), (PALE, "no work"))
     return p

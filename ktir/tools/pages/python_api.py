@@ -16,7 +16,7 @@ from ktir.tools.pages.markdown import prose
 SOURCES = Path(ktir.__file__).parent.parent
 MODULES: dict[str, tuple[str, ...]] = {
     "ktir": tuple(sorted(name for name in ktir.__all__ if name not in ("__version__", "config"))),
-    "ktir.config": ("Config", "current", "patch"),
+    "ktir.config": ("current", "patch"),
     "ktir.runtime.metrics": ("Launches", "counted"),
     "ktir.lang": (),
     "ktir.library": (),
@@ -67,6 +67,14 @@ def _doc(node: Definition) -> list[str]:
     return lines
 
 
+def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+    """Name, default and meaning of each field below which a text stands."""
+    for node, after in pairwise(cls.body):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            default = ast.unparse(node.value) if node.value else ""
+            yield ast.unparse(node.target), default or " ", prose(" ".join(str(after.value.value).split()))
+
+
 def _section(module: str, name: str) -> Iterator[str]:
     node = definition(module, name)
     yield from (f"### `{module}.{name}`", "")
@@ -75,6 +83,8 @@ def _section(module: str, name: str) -> Iterator[str]:
         yield from _doc(node)
         return
     yield from _doc(node)
+    fields = [f"| `{name}` | `{default}` | {meaning} |" for name, default, meaning in _fields(node)]
+    yield from ("| field | default | meaning |", "| --- | --- | --- |", *fields, "") if fields else ()
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and (not method.name.startswith("_") or method.name in ("__call__", "__getitem__")):
             if text := ast.get_docstring(method):
@@ -98,20 +108,18 @@ def api_page() -> list[str]:
 
 def environment_page() -> list[str]:
     """The page of the variables that ktir reads."""
-    fields = next(n for n in _tree("ktir.config").body if isinstance(n, ast.ClassDef) and n.name == "Config").body
     lines = [
         "# Environment variables",
         "",
         "An option is a variable, an argument of `torch.compile(options=...)` without `KTIR_`, and of `ktir.config.patch`.",
         "",
+        "| variable | default | meaning |",
+        "| --- | --- | --- |",
     ]
-    lines += ["| variable | default | meaning |", "| --- | --- | --- |"]
-    for node, after in pairwise(fields):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            name = node.target.id
-            meaning = prose(" ".join(str(after.value.value).split()))
-            lines.append(f"| `KTIR_{name.upper()}` | `{getattr(config.Config(), name)}` | {meaning} |")
+    options = config.Config()
+    cls = definition("ktir.config", "Config")
+    assert isinstance(cls, ast.ClassDef)
+    lines += [f"| `KTIR_{name.upper()}` | `{getattr(options, name)}` | {meaning} |" for name, _, meaning in _fields(cls)]
     others = [v for v in config.VARIABLES if v.removeprefix("KTIR_").lower() not in config.NAMES and "TEST" not in v]
     lines += [
         "",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +16,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "docs" / "pictures"
 import draw
 
 from ktir import registry
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+LOOK = """
+const seen = {};
+for (const svg of document.querySelectorAll("svg")) {
+  const wrong = seen[svg.id] = [], box = e => e.getBoundingClientRect(), all = box(svg);
+  const texts = [...svg.querySelectorAll("text")], cells = [...svg.querySelectorAll("rect")].map(box);
+  const holds = (a, b) => a.left <= b.left && a.right >= b.right && a.top <= b.top + 2 && a.bottom >= b.bottom - 2;
+  texts.forEach((text, i) => {
+    const own = box(text);
+    if (!holds(all, own)) wrong.push(`'${text.textContent}' leaves the picture`);
+    if (text.getAttribute("fill") === "INK" && !cells.some(cell => holds(cell, own))) wrong.push(`'${text.textContent}' leaves its box`);
+    for (const other of texts.slice(i + 1)) {
+      const its = box(other), across = Math.min(own.right, its.right) - Math.max(own.left, its.left);
+      const down = Math.min(own.bottom, its.bottom) - Math.max(own.top, its.top);
+      if (across > 1 && down > 4) wrong.push(`'${text.textContent}' lies over '${other.textContent}'`);
+    }
+  });
+}
+document.body.innerHTML = "<pre id=seen></pre>";
+document.getElementById("seen").textContent = JSON.stringify(seen);
+""".replace("INK", draw.INK)
 
 PICTURES = draw.HERE
 BACKGROUNDS = ("#ffffff", "#131416")
@@ -62,3 +88,30 @@ def test_words_can_be_read(name: str) -> None:
     assert all(contrast(c, page) >= 3 for c in curves for page in BACKGROUNDS)
     assert int(re.findall(r'viewBox="0 0 (\d+)', text)[0]) <= 900
     assert min(map(int, re.findall(r'font-size="(\d+)"', text))) >= 10
+
+
+def overlaps(pictures: dict[str, str], page: Path) -> dict[str, list[str]]:
+    """What a browser sees wrong with the words of pictures, by name."""
+    assert CHROMIUM
+    svgs = "".join(text.replace("<svg ", f'<svg id="{name}" ', 1) for name, text in pictures.items())
+    page.write_text(f'<meta charset="utf-8"><body>{svgs}<script>{LOOK}</script></body>')
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000", "--dump-dom", page.as_uri()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', run.stdout, re.S)
+    assert found, run.stderr[-1000:]
+    return json.loads(html.unescape(found[1]))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
+def test_no_words_lie_over_others_or_leave_their_box(tmp_path: Path) -> None:
+    seen = overlaps({name: (PICTURES / name).read_text() for name in draw.PICTURES}, tmp_path / "all.html")
+    assert {name: wrong for name, wrong in seen.items() if wrong} == {}
+    assert set(seen) == set(draw.PICTURES)
+    bad = draw.Picture(200, 100, "bad")
+    bad.text(10, 50, "one of these")
+    bad.text(20, 52, "lies over the other")
+    bad.box(10, 70, 20, 20, "#ffffff", "too long for its box")
+    (wrong,) = overlaps({"bad": bad.svg()}, tmp_path / "bad.html").values()
+    assert any(line.endswith("leaves its box") for line in wrong)
+    assert any(line.endswith("leaves the picture") for line in wrong)
+    assert any("lies over" in line for line in wrong)
