@@ -17,7 +17,7 @@ from ktir.cost.model import Model
 from ktir.cost.problem import matmul
 from ktir.target import DATASHEET
 
-CAUSES = (("a token", "token"), ("an empty FIFO", "empty"), ("a full FIFO", "full"))
+CAUSES = (("a token", "token"), ("an empty FIFO", "empty"), ("a full FIFO", "full"), ("the channel", "memory"))
 """Why a unit waits, and the word by which a trace says so."""
 UNITS = ("MNIL", "LXLU", "PT", "SFP", "LXSU", "MNIS")
 
@@ -84,14 +84,14 @@ def waits() -> Picture:
     """What the units of that softmax spend the time on."""
     cycles, found = slices()
     p = Picture(720, 250, "The same softmax: shares of work and of each cause of waiting, per unit")
-    kinds = (("works", GREEN), ("a token", BLUE), ("an empty FIFO", AMBER), ("a full FIFO", RED), ("else", PALE))
+    kinds = (("works", GREEN), ("a token", BLUE), ("an empty FIFO", AMBER), ("a full FIFO", RED), ("the channel", PALE))
     for row, unit in enumerate(UNITS):
         y, x = 20 + 30 * row, 70.0
         p.text(62, y + 11, unit, 13, anchor="end")
         shares = dict.fromkeys((k for k, _ in kinds), 0.0)
         for name, begin, end, why in found:
             if name == unit:
-                cause = next((kind for kind, word in CAUSES if word in why), "else") if why else "works"
+                cause = next(kind for kind, word in CAUSES if word in why) if why else "works"
                 shares[cause] += (end - begin) / cycles
         for kind, colour in kinds:
             p.cell(x, y, 560 * shares[kind], 22, colour)

@@ -53,10 +53,11 @@ def exported(module: str) -> list[str]:
     return []
 
 
-def _signature(function: ast.FunctionDef) -> str:
+def _signature(function: ast.FunctionDef, name: str) -> str:
+    """As a caller sees it, by the name that he uses."""
     arguments = ast.unparse(function.args)
     gives = f" -> {ast.unparse(function.returns)}" if function.returns else ""
-    return f"{function.name}({re.sub(r'^self(, )?', '', arguments)}){gives}"
+    return f"{name}({re.sub(r'^self(, )?', '', arguments)}){gives}"
 
 
 def _doc(node: Definition) -> list[str]:
@@ -79,7 +80,7 @@ def _section(module: str, name: str) -> Iterator[str]:
     node = definition(module, name)
     yield from (f"### `{module}.{name}`", "")
     if isinstance(node, ast.FunctionDef):
-        yield from ("```python", _signature(node), "```", "")
+        yield from ("```python", _signature(node, name), "```", "")
         yield from _doc(node)
         return
     yield from _doc(node)
@@ -88,7 +89,7 @@ def _section(module: str, name: str) -> Iterator[str]:
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and (not method.name.startswith("_") or method.name in ("__call__", "__getitem__")):
             if text := ast.get_docstring(method):
-                yield from (f"**`{_signature(method)}`**", "", prose(inspect.cleandoc(text)), "")
+                yield from (f"**`{_signature(method, method.name)}`**", "", prose(inspect.cleandoc(text)), "")
 
 
 def api_page() -> list[str]:
