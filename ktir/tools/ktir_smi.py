@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-s", "--csv", action="store_true", help="comma-separated values")
     made.add_argument("-f", "--filename", metavar="FILE", help="where to write; default: stdout")
     made.add_argument("--refresh", action="store_true", help="show the last sample only, on a terminal")
+    made.add_argument("--mem-details", action="store_true", help="refused, as is group M: reserved memory is of an older runtime")
     made.add_argument("--idle-power", type=float, metavar="WATTS", help="no effect: pt_active is counted, not estimated from power")
     made.add_argument("--llm-type", metavar="NAME", help="no effect, likewise")
     made.add_argument("-v", "--version", action="version", version=f"ktir-smi {__version__}")
@@ -48,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not options.delay >= _SOONEST:
             raise KtirError(f"'--delay' expects at least {_SOONEST} seconds, but got {options.delay}")
+        if options.mem_details:
+            raise KtirError("'--mem-details' shows parts of rsvmem, which an older runtime has; group U has the memory that tensors take")
         wanted, sources = sampling.columns(options.metric_groups), _sources(options)
         with open(options.filename, "w", encoding="utf-8") if options.filename else _Stdout() as out:
             _watch(options, wanted, sources, out)

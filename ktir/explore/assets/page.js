@@ -48,7 +48,7 @@ class Page {
     this.program = program;
     this.choice.clear();
     const costs = this.run ? new Costs(this.run, this.data.names) : null;
-    for (const { lines } of Object.values(this.panes)) lines.costs = costs;
+    for (const { lines } of Object.values(this.panes)) lines.costs = costs?.groups.size ? costs : null;
     const of = { source: this.data.sources, graph: this.views("graph"), level: this.views("level"), assembly: this.views("assembly") };
     for (const [name, items] of Object.entries(of)) {
       this.panes[name].items = items;

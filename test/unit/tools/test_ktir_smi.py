@@ -76,6 +76,7 @@ def test_launches_are_shown_within_a_period(tmp_path: Path) -> None:
     [
         (["-g", "X"], "expects groups of D, R, U, P, L, A, but got 'X'"),
         (["-g", "DM"], "group 'M' (rsvmem) is of an older runtime"),
+        (["--mem-details"], "'--mem-details' shows parts of rsvmem, which an older runtime has; group U has"),
         (["-d", "0.001"], "'--delay' expects at least 0.01 seconds, but got 0.001"),
         ([], "no process runs on a card that writes"),
         (["/nowhere/m"], "cannot read /nowhere/m: No such file or directory"),

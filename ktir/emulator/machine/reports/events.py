@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 Event = dict[str, Any]
-_STEPS = 1 << 16
 
 
 def naming(what: str, process: int, thread: int, name: str) -> Event:
@@ -19,11 +18,14 @@ def sorting(what: str, process: int, thread: int, index: int) -> Event:
 
 
 def slice_of(name: str, category: str, process: int, thread: int, begin: float, end: float, arguments: Event) -> Event:
-    """Something that lasts, in microseconds. One that begins where another one ends does so in the file, too, and for a tool that adds
-    floats: times are whole numbers of 2^-16 microseconds.
+    """Something that lasts, in microseconds. One that begins where another one ends does not begin before that, neither as it is written
+    nor for a tool that adds floats, for which it may be a picosecond short.
     """
-    at = round(begin * _STEPS) / _STEPS
-    times = {"ts": at, "dur": round(end * _STEPS) / _STEPS - at}
+    at, until = round(begin, 6), round(end, 6)
+    lasts = round(until - at, 6)
+    if at + lasts > until:
+        lasts = round(lasts - 1e-6, 6)
+    times = {"ts": at, "dur": max(lasts, 0.0)}
     return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread, **times, "args": arguments}
 
 

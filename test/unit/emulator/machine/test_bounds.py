@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from amounts import examples
+from chrome_traces import check
 from cost_kernels import cases
 from machine_builds import program
 from machine_programs import all_cases
@@ -24,6 +27,7 @@ from ktir.emulator.findings import Finding
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.reports.bounds import Bottlenecks, what_if
+from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Program
 from ktir.isa.resources import Resource, bound_of
@@ -157,6 +161,19 @@ def test_order_of_service_changes_no_chain() -> None:
     p = compiled(KERNELS["attention 2 heads 256x256x64"])
     usual = [s.chain for s in control(p, DATASHEET, checks=False).statistics]
     assert [[s.chain for s in control(p, DATASHEET, checks=False, seed=n).statistics] for n in range(2)] == [usual] * 2
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK[:2] else pytest.mark.long) for n in KERNELS])
+def test_no_slices_of_a_row_overlap(name: str) -> None:
+    """In the traces of as many programs; nor do they where a viewer adds floats."""
+    p = compiled(KERNELS[name])
+    found = chrome_trace(p, control(p, DATASHEET, checks=False, journal=True), DATASHEET)
+    check(found, nested=("cpu_op", "user_annotation", "cuda_runtime"))
+    rows = defaultdict(list)
+    for e in found["traceEvents"]:
+        if e["ph"] == "X" and e["cat"] not in ("cpu_op", "user_annotation", "cuda_runtime"):
+            rows[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
+    assert all(a[1] <= b[0] for row in rows.values() for a, b in pairwise(sorted(row)))
 
 
 def test_alike_kernels_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
