@@ -44,7 +44,7 @@ def arrays(*shapes: tuple[int, ...]) -> list[Any]:
 
 
 @cache
-def slices() -> tuple[int, list[tuple[str, float, float, str]]]:
+def slices() -> tuple[int, list[tuple[str, int, int, str]]]:
     """Cycles of a softmax of 512 x 512, and who works or waits when on core 0: unit, begin, end, and why it waits."""
     given = arrays((512, 512), (512, 512))
     events = json.loads(softmax.trace(*given))["traceEvents"]
@@ -57,7 +57,7 @@ def slices() -> tuple[int, list[tuple[str, float, float, str]]]:
         if e.get("ph") != "X" or unit not in UNITS or seen.setdefault(unit, e["pid"]) != e["pid"]:
             continue
         waits = e["name"] if e["name"].startswith("wait") else ""
-        found.append((unit, e["ts"] * scale, (e["ts"] + e["dur"]) * scale, waits))
+        found.append((unit, round(e["ts"] * scale), round((e["ts"] + e["dur"]) * scale), waits))
     begin = min(f[1] for f in found)
     return cycles, [(unit, a - begin, b - begin, waits) for unit, a, b, waits in found]
 
