@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import warnings
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_blocks import ROOT, Session, blocks, matches
 
 from ktir.device.autoload import register
+from ktir.device.operators import fallback
 from ktir.lowering.inductor.running import calls
 
 TUTORIALS = sorted(p for p in (ROOT / "docs" / "tutorials").glob("*.md") if p.name != "index.md")
@@ -25,6 +27,8 @@ WORDS, LINES = 200, 12
 def test_page(page: Path, tmp_path: Path, path_of_tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
     register()
     monkeypatch.setattr(calls, "implementations", {})  # those of the page are for it alone
+    fallback._said.clear()  # what other tests have been told is told again
+    gc.collect()  # nor does memory of theirs go while the page counts its own
     session = Session(page, tmp_path, path_of_tools)
     with warnings.catch_warnings():
         wrong = session.run()
