@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.analysis.attributes.kernel import KernelFunction
+from ktir.analysis.points import function_of
 from ktir.dialects import ktdp
-from ktir.mlir import arith, ir, is_a, named
+from ktir.mlir import arith, ir, is_a
 
 Numbers = NDArray[np.int64]
 
@@ -24,18 +24,6 @@ class Address(NamedTuple):
 
 class Unknown(Exception):
     """Why a number is not known."""
-
-
-_RULES: Mapping[str, Callable[[Numbers, Numbers], Numbers]] = named(
-    {
-        arith.AddIOp: np.add,
-        arith.SubIOp: np.subtract,
-        arith.MulIOp: np.multiply,
-        arith.MinSIOp: np.minimum,
-        arith.DivUIOp: np.floor_divide,
-        arith.RemUIOp: np.remainder,
-    }
-)
 
 
 class CoreNumbers:
@@ -63,7 +51,10 @@ class CoreNumbers:
             return self(ir.IntegerAttr(op.attributes["value"]).value)
         if is_a(op, ktdp.GetComputeTileIdOp):
             return Address(np.array(self.kernel.coordinate(ir.OpResult(value).result_number)))
-        if op.name not in _RULES:
+        function = function_of(op)
+        if function is None:
             raise Unknown(f"its address is computed by '{op.name}'")
-        a, b = (self(v) for v in op.operands)
-        return Address(_RULES[op.name](a.numbers, b.numbers), a.argument if b.argument is None else b.argument)
+        operands = [self(v) for v in op.operands]
+        with np.errstate(divide="ignore"):
+            numbers = np.asarray(function(*(a.numbers for a in operands))).astype(np.int64)
+        return Address(numbers, next((a.argument for a in operands if a.argument is not None), None))
