@@ -43,16 +43,18 @@ class Format:
     """The lowest finite number of a float."""
     pair: str = ""
     """Of one byte: what instructions and descriptors call two of them, which share the 16 bits of a place in a stick."""
+    two: str = ""
+    """Of two elements of one byte that are one of 16 bits: the same."""
 
     @property
     def device_dtypes(self) -> tuple[str, ...]:
         """What the device may hold for it, by the names of published layouts."""
-        return (self.published, DL16.published) if self.bytes == 2 else (self.published,)
+        return (self.published, DL16.published) if self.bytes == 2 and not self.two else (self.published,)
 
     @property
     def half(self) -> str:
         """What 16 bits of it are, as instructions and descriptors say it; the first one for wider ones, which say nothing by it."""
-        return self.pair or (self.name if self.bytes == 2 else HALVES[0])
+        return self.pair or self.two or (self.name if self.bytes == 2 else HALVES[0])
 
 
 FORMATS: dict[str, Format] = {
@@ -76,7 +78,11 @@ BYTES: dict[str, Format] = {
 """Formats of one byte, by name: matmuls read second operands of them. Rows 2r and 2r + 1 share a stick, whose place l has both lanes l."""
 PAIRS: tuple[str, ...] = tuple(f.pair for f in BYTES.values())
 """What the 16 bits of a place hold that are no float of 16 bits. Their codes follow those of `HALVES`."""
-BY_DTYPE: dict[str, Format] = {f.dtype: f for f in (*FORMATS.values(), *BYTES.values())}
+TWOS: dict[str, Format] = {
+    (name := f"vector<2x{f.name}>"): Format(name, f"{f.dtype}_x2", f.published, 2, f.letter, (f.name,), two=f.pair) for f in BYTES.values()
+}
+"""Two elements of one byte that lie next to each other, as one of 16 bits: both operands of a matmul may be of them, along K."""
+BY_DTYPE: dict[str, Format] = {f.dtype: f for f in (*FORMATS.values(), *BYTES.values(), *TWOS.values())}
 """All by the names that PyTorch has."""
 DL16 = Format("dl16", "", "SEN169_FP16", 2, "f", ("f16", "bf16", "f32"), -8573157376.0)
 """DLFloat16, which the device has in place of f16 and bf16: 1 sign bit, 6 of exponent, 9 of fraction. No type of programs."""
@@ -91,7 +97,7 @@ SIXTEEN = (*HALVES, *PAIRS)
 def held(type_: Any) -> Format:
     """The format of a type of KTIR, or of its name. Raises KeyError for one that sticks do not hold."""
     name = str(type_)
-    return FORMATS[name] if name in FORMATS else BYTES[name]
+    return FORMATS.get(name) or TWOS.get(name) or BYTES[name]
 
 
 def element_bytes(type_: Any) -> int:
@@ -102,6 +108,11 @@ def element_bytes(type_: Any) -> int:
 def is_byte(type_: Any) -> bool:
     """Whether a type has one byte, which sticks hold in pairs of rows."""
     return str(type_) in BYTES
+
+
+def is_two(type_: Any) -> bool:
+    """Whether a type is two elements of one byte each."""
+    return str(type_) in TWOS
 
 
 def is_byte_float(type_: Any) -> bool:

@@ -13,7 +13,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
-from ktir.target import FORMATS, format_names, is_byte
+from ktir.target import FORMATS, format_names, is_byte, is_two
 
 Rule = Callable[[ir.Operation], None]
 
@@ -98,7 +98,7 @@ def plain_view(op: ir.Operation) -> None:
     view = op.opview
     if view.masked or any(not isinstance(n, int) for n in (*view.sizes, *view.strides)):
         raise Broken("expects a static view that is read or written as a whole on the flat level")
-    if str(view.element_type) not in FORMATS and not is_byte(view.element_type):
+    if str(view.element_type) not in FORMATS and not is_byte(view.element_type) and not is_two(view.element_type):
         raise Broken(f"views elements of type {view.element_type}, which have no stick layout; {format_names()} have")
     offset = view.offset
     while not isinstance(offset.owner, ir.Block):

@@ -91,7 +91,7 @@ class Widened:
 
 
 class Block:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 64, for operands that stay where they are: exact sums, rounded once.
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N], K <= 128, for operands that stay where they are: exact sums, rounded once.
 
     A zero has any sign. If b is one matrix, the rows of all of a are those of one product, [M, N]. elements: the formats on whose grids
     a and b lie; nothing but the time depends on them.
@@ -215,7 +215,7 @@ def _inexact(places: Places, left: F64, right: F64, sums: F64, most: float) -> P
     if most < np.inf and _held(products, ldexp(2.0, frexp(most)[1])).all():
         return _NOWHERE
     norm = np.sqrt(np.einsum("ij,ij->i", products, products))
-    own = np.ldexp(2.0, np.frexp(norm)[1] + 3)[:, None]  # the sum of 64 magnitudes is at most 8 norms
+    own = np.ldexp(2.0, np.frexp(norm)[1] + (3 if rows.shape[-1] <= 64 else 4))[:, None]  # the sum of 64 magnitudes is at most 8 norms
     keep = ~_held(products, own).all(-1) & np.isfinite(sums[places])  # an infinity or a NaN is one in any order
     return tuple(x[keep] for x in places)
 

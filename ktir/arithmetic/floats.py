@@ -296,6 +296,7 @@ STEP: dict[str, float] = {
     "dl16": 2.0**-40,
     "f8E4M3FN": 2.0**-9,
     "f8E5M2": 2.0**-16,
+    "i8": 1.0,
     "f32": 2.0**-149,
 }
 """Format -> what all its finite values are multiples of."""

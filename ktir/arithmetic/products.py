@@ -25,7 +25,7 @@ _WIDE = 1 << 20
 
 
 def matmul_block(a: F32, b: F32, elements: Elements = ("f32", "f32")) -> F32:
-    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 64: exact sums, rounded once to f32. A zero is +0."""
+    """[.., M, K] x [.., K, N] -> float32 [.., M, N] for one block, K <= 128: exact sums, rounded once to f32. A zero is +0."""
     with quiet():
         sums = Block(a, b, elements).sums() + np.float32(0)
     return sums.reshape(*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])

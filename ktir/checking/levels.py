@@ -167,7 +167,7 @@ def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
     host = argument.host
     assert host is not None
     array = as_array(arrays[host.arg], argument.name, layout_of(argument).dtype)
-    return host_view(array, host.offset, host.size, host.strides, argument.name)
+    return host_view(array, host.offset, host.size, host.strides, argument.name, layout_of(argument).dtype)
 
 
 def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:

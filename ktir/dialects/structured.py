@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.mlir import arith, fill_builtin_region, ir, is_a, linalg, tensor
-from ktir.target import is_byte, is_half
+from ktir.target import is_byte, is_half, is_two
 
 COMBINERS = {
     "arith.addf": "add",
     "arith.maximumf": "max",
     "arith.minimumf": "min",
+    "vector.reduction": "add",
     "arith.maxnumf": "maxnum",
     "arith.minnumf": "minnum",
     "arith.addi": "addi",
@@ -44,11 +45,26 @@ IDENTITY: dict[str, float] = {
 """What leaves the accumulator as it is; integers are i32."""
 SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 """The body of a contraction."""
+SUM_OF_TWO = "vector.reduction"
+"""What ends that of a contraction of elements that are two each."""
 
 
 def _extension(type_: ir.Type) -> str:
     """The op that makes an f32 of a number."""
     return "arith.sitofp" if isinstance(type_, ir.IntegerType) else "arith.extf"
+
+
+def _extension_of(type_: ir.Type) -> str:
+    return _extension(ir.VectorType(type_).element_type if is_two(type_) else type_)
+
+
+def _products_of_two(first: ir.Value, second: ir.Value, so_far: ir.Value) -> ir.Value:
+    """The body of a contraction of operands that are two elements each: both products are added."""
+    wide = ir.VectorType.get([2], so_far.type)
+    extend = arith.SIToFPOp if _extension_of(first.type) == "arith.sitofp" else arith.ExtFOp
+    both = arith.MulFOp(*(extend(wide, x).result for x in (first, second))).result
+    attributes = {"kind": ir.Attribute.parse("#vector.kind<add>")}
+    return ir.Operation.create(SUM_OF_TWO, [so_far.type], [both, so_far], attributes).results[0]
 
 
 def extended(scalar: ir.Value, to: ir.Type) -> ir.Value:
@@ -61,6 +77,8 @@ def extended(scalar: ir.Value, to: ir.Type) -> ir.Value:
 def sum_of_products(scalars: Sequence[ir.Value]) -> ir.Value:
     """The body of a contraction."""
     first, second, so_far = scalars
+    if is_two(first.type):
+        return _products_of_two(first, second, so_far)
     wide = [extended(x, so_far.type) for x in (first, second)]
     return arith.AddFOp(so_far, arith.MulFOp(*wide).result).result
 
@@ -131,10 +149,7 @@ class Generic:
         everything else."""
         if self.is_pointwise or len(self.inputs) != 2:
             return None
-        first, second, *_ = self.body.arguments
-        if not is_half(first.type) or [o.name for o in self.body_ops] != ["arith.extf", _extension(second.type), *SUM_OF_PRODUCTS[2:]]:
-            return None
-        if first.type != second.type and not is_byte(second.type):
+        if not self._sums_products():
             return None
         a, b, c = (set(self.walk(i)) - {None} for i in range(3))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
@@ -145,6 +160,16 @@ class Generic:
         if (not columns and (batch or len(reduced) > 1)) or not a & b >= set(reduced) or not (a | b) & c >= set(parallel):
             return None
         return Contraction(batch, tuple(i for i in parallel if i in a and i not in b), columns, reduced)
+
+    def _sums_products(self) -> bool:
+        """Whether the body is that of a contraction."""
+        first, second, *_ = self.body.arguments
+        body = [o.name for o in self.body_ops]
+        if is_two(first.type):
+            return first.type == second.type and body == [_extension_of(first.type)] * 2 + [SUM_OF_PRODUCTS[2], SUM_OF_TWO]
+        if first.type != second.type and not is_byte(second.type):
+            return False
+        return is_half(first.type) and body == ["arith.extf", _extension(second.type), *SUM_OF_PRODUCTS[2:]]
 
     @property
     def is_wide_matmul(self) -> bool:

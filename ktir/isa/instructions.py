@@ -12,7 +12,7 @@ from typing import Literal
 
 from ktir.isa.kinds import BINARY, REDUCTIONS, TERNARY, UNARY
 from ktir.isa.units import Unit
-from ktir.target import HALVES
+from ktir.target import HALVES, SIXTEEN
 
 Kind = Literal["int", "descriptor", "fifo", "unit", "register", "accumulator", "enum", "flag", "group", "lane"]
 
@@ -133,6 +133,7 @@ _ROUND = Field(
     bits=1,
 )
 _HALF = Field("half", "flags", "enum", "float of 16 bits", HALVES, shift=1, bits=2)
+_FACTOR = Field("half", "flags", "enum", "what 16 bits of an operand are", SIXTEEN, shift=1, bits=3)
 _DST = Field("dst", "dst", "register", "destination register")
 _SRC = Field("src", "src", "register", "source register")
 _SRC2 = Field("src2", "i0", "register", "second source register")
@@ -255,8 +256,8 @@ OPCODES: dict[str, Opcode] = {
             0x30,
             (Unit.PT,),
             Does.WEIGHTS,
-            (_HALF,),
-            "Pop 64 weight entries W[k][n] (one entry per k, lanes n) and make them the stationary block.",
+            (_FACTOR,),
+            "Pop 64 weight entries W[k][n] (one entry per k, or per 2k and 2k + 1 of pairs, lanes n) and make them the stationary block.",
             pops="W",
         ),
         Opcode(
@@ -264,8 +265,8 @@ OPCODES: dict[str, Opcode] = {
             0x31,
             (Unit.PT,),
             Does.MULTIPLY,
-            (Field("rows", "i1", "int", "activation rows"), _HALF),
-            "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k of A*W). Starts from +0 after a PTO.",
+            (Field("rows", "i1", "int", "activation rows"), _FACTOR),
+            "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k, or 128 of pairs, of A*W). Starts from +0 after a PTO.",
             pops="A",
         ),
         Opcode(

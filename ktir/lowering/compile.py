@@ -163,7 +163,7 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),
-                range=ranges.get(host.arg) if host is not None and not format_.pair else None,  # a byte may be any
+                range=ranges.get(host.arg) if host is not None and not format_.pair and not format_.two else None,  # a byte may be any
             )
         )
     return arguments

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.numerics import f16_to_f32
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, OutOfRange
 from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.host import TYPES, dense_strides, reach_of
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.forms import Form
 from ktir.runtime.memory.slot import Slot
 from ktir.runtime.memory.view import Arrangement, Owned, View, arrangement
+from ktir.target import is_two
 
 
 class Binding(NamedTuple):
@@ -125,6 +126,8 @@ class DeviceTensor(NamedTuple):
         if found is None:
             host, allowed = slot.argument.host, slot.argument.range
             assert host is not None
+            if is_two(slot.layout.dtype):
+                dtype, offset = f"{dtype}_x2", _in_twos(offset, slot.argument.name)
             view = View(dtype, offset + host.offset, host.size, host.strides)
             place = arrangement(view, slot.layout, slot.bits)
             own = None if slot.reads else slot.owned_in(place.view.offset - offset, place.view.size, place.view.strides)
@@ -135,6 +138,13 @@ class DeviceTensor(NamedTuple):
             found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole, takes_any, own)
         slot.bound = self.view, self.allocation.nbytes, found
         return found
+
+
+def _in_twos(offset: int, name: str) -> int:
+    """Where a tensor begins, in pairs of its elements. Raises OutOfRange where that is between the two of one."""
+    if offset % 2:
+        raise OutOfRange(f"argument '{name}' expects to begin at an even element, but begins at {offset}")
+    return offset // 2
 
 
 _MOST_BINDINGS = 64

@@ -156,7 +156,7 @@ class Host:
                 f"argument '{self._name}' is read with sizes {list(view.size)} and strides {list(view.strides)}, as no array of shape "
                 f"{list(self.array.shape)} lies; its elements as an array of one dim will do, in the order in which they lie"
             )
-        return host_view(self.memory, view.offset, view.size, view.strides, slot.argument.name)
+        return host_view(self.memory, view.offset, view.size, view.strides, slot.argument.name, slot.layout.dtype)
 
     def _check_written(self) -> None:
         """Raises KtirError for what cannot be written."""

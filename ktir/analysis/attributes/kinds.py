@@ -10,7 +10,7 @@ from typing import Any
 from ktir.dialects import ktir as kt
 from ktir.mlir import ir
 from ktir.roles import Role
-from ktir.target import BYTES, FORMATS, LANES, PRESETS, is_byte
+from ktir.target import BYTES, FORMATS, LANES, PRESETS, is_byte, is_two
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def layout_fault(a: ir.Attribute) -> str | None:
     """What is wrong with a layout of memory; its attribute only has to be well-formed, as an encoding that a text quotes may be."""
     layout = kt.LayoutAttr(a)
     size, device, strides = list(layout.size), list(layout.device), list(layout.strides)
-    if str(layout.dtype) not in FORMATS and not is_byte(layout.dtype):
+    if str(layout.dtype) not in FORMATS and not is_byte(layout.dtype) and not is_two(layout.dtype):
         return f"elements of type {', '.join((*FORMATS, *BYTES))}, but got {layout.dtype}"
     if layout.arrangement != "standard":
         return f"the arrangement 'standard', but got '{layout.arrangement}'"

@@ -103,6 +103,15 @@ def total(terms: Sequence[float]) -> float:
     return math.nextafter(found, math.copysign(math.inf, rest)) if rest and not _cast("d", "Q", found) & 1 else found
 
 
+def factors(lanes: Sequence[Lane], kind: str) -> list[float]:
+    """The numbers that lanes bring to the array: one each, or those of both bytes of a pair, the low one first."""
+    if kind not in PAIRS:
+        return list(map(number, lanes))
+    stem = kind.removesuffix("x2")
+    found = [byte(bits, stem) for x in lanes for bits in (x & 255, x >> 8 & 255)]
+    return [float(signed(x)) if stem == "i8" else number(x) for x in found]
+
+
 def dot(a: Sequence[float], b: Sequence[float]) -> Lane:
     """The exact sum of products of f32 numbers, rounded once to f32; a zero is +0."""
     return lane(number(lane(total(list(map(operator.mul, a, b))))) + 0.0)

@@ -208,16 +208,16 @@ class _Unit:
 
     # --- PT ---
 
-    def _ldw(self, _w: Word) -> Steps:
+    def _ldw(self, w: Word) -> Steps:
         rows: list[Entry] = []
         for _ in range(LANES):
             rows.append((yield from self._pop("W")))
-        self.weights = [list(map(arithmetic.number, column)) for column in zip(*rows, strict=True)]
+        self.weights = [arithmetic.factors(column, w.get("half", "f16")) for column in zip(*rows, strict=True)]
 
     def _mm(self, w: Word) -> Steps:
         self.sums = self.sums or [[0] * LANES for _ in range(w["rows"])]
         for row in self.sums:
-            a = list(map(arithmetic.number, (yield from self._pop("A"))))
+            a = arithmetic.factors((yield from self._pop("A")), w.get("half", "f16"))
             row[:] = [arithmetic.compute("add", x, arithmetic.dot(a, column)) for x, column in zip(row, self.weights, strict=True)]
 
     def _pto(self, _w: Word) -> Steps:

@@ -20,7 +20,13 @@ _TYPES = {
     "f8E4M3FN": ("float8_e4m3fn", "SEN143_FP8", 1),
     "f8E5M2": ("float8_e5m2", "SEN152_FP8", 1),
     "i8": ("int8", "SENINT8", 1),
+    "vector<2xf8E4M3FN>": ("float8_e4m3fn_x2", "SEN143_FP8", 2),
+    "vector<2xf8E5M2>": ("float8_e5m2_x2", "SEN152_FP8", 2),
+    "vector<2xi8>": ("int8_x2", "SENINT8", 2),
 }
+
+
+_OF_BYTES = {_TYPES[name][1] for name in BYTES}
 
 
 def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgument]:
@@ -36,7 +42,7 @@ def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgume
         if "ktir.host" in d:
             h = kt.HostViewAttr(d["ktir.host"])
             host = HostView(h.arg, h.offset, tuple(h.size), tuple(h.strides))
-            allowed = ranges.get(h.arg) if str(layout.dtype) not in BYTES else None
+            allowed = ranges.get(h.arg) if _TYPES[str(layout.dtype)][1] not in _OF_BYTES else None
         published = PublishedLayout(tuple(layout.size), tuple(layout.device), tuple(layout.strides), device_dtype, "STANDARD", layout.pad)
         name, role = (ir.StringAttr(d[f"ktir.{key}"]).value for key in ("name", "role"))
         found.append(LaunchArgument(i, name, role, host, dtype, published, allowed))
@@ -59,7 +65,7 @@ def _ranges(module: ir.Module, entry: func.FuncOp) -> dict[int, ValueRange]:
 def program_arguments(launch: list[LaunchArgument]) -> list[Argument]:
     """What the program must declare."""
     sizes = {name: size for name, _, size in _TYPES.values()}
-    halves = {"bfloat16": "bf16", **{_TYPES[name][0]: pair for name, pair in BYTES.items()}}
+    halves = {"bfloat16": "bf16", **{_TYPES[name][0] + of: pair for name, pair in BYTES.items() for of in ("", "_x2")}}
     return [
         Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, max(2, sizes[a.dtype]), halves.get(a.dtype, "f16"))
         for a in launch

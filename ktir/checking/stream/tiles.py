@@ -17,6 +17,7 @@ from ktir.target import LANES
 BYTES = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2", "i8": "i8x2"}
 """Types of one byte, and what two of them are in 16 bits: rows 2r and 2r + 1 share a stick."""
 ELEMENTS = {"f16": (2, "f16"), "bf16": (2, "bf16"), "f32": (4, ""), "i32": (4, ""), **{name: (2, pair) for name, pair in BYTES.items()}}
+ELEMENTS |= {f"vector<2x{name}>": (2, pair) for name, pair in BYTES.items()}
 """Type -> bytes of a place, and what its 16 bits are."""
 
 
@@ -42,13 +43,15 @@ class Tile:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     clips: tuple[Clip, ...] = ()
+    paired: bool = False
+    """Whether two rows of the tensor are one of it."""
     per_corelet: bool = False
     """Whether the second corelet has one of its own behind the first one's."""
 
     @property
     def in_pairs(self) -> bool:
         """Whether a row of it is two rows of the tensor."""
-        return self.half in BYTES.values()
+        return self.paired
 
     def every_other(self, row: int | None) -> Tile:
         """The rows 2r + `row`; of pairs, and for None, all."""
@@ -169,7 +172,9 @@ def _of_view(
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
     own = "ktir.per_corelet" in view.operation.attributes
-    tile = Tile(view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), own)
+    tile = Tile(
+        view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), str(view.element_type) in BYTES, own
+    )
     return _paired(tile, op) if tile.in_pairs else tile
 
 

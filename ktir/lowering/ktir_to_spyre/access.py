@@ -11,7 +11,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
 from ktir.mlir import ir
-from ktir.target import BYTES, FORMATS, LANES, STICK_BYTES, Format, held, is_byte
+from ktir.target import BYTES, FORMATS, LANES, STICK_BYTES, Format, held, is_byte, is_two
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class TileEvaluator:
         index, view = self.index, base.owner.opview
         assert isinstance(view, ktdp.ConstructMemoryViewOp)
         element = str(view.element_type)
-        if element not in FORMATS and element not in BYTES:
+        if element not in FORMATS and element not in BYTES and not is_two(element):
             raise Unsupported(
                 f"'{op.name}' op is on elements of type {element}, but the instruction stream moves {', '.join(FORMATS)}",
                 location_text(op.location),

@@ -3,11 +3,10 @@
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
 integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
 (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
-scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte
-(`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`), loops are split (`refine`),
-element-wise ops on concatenations are too
-(`concatenations`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result
-is held against the rules of the level (`flat_rules`).
+scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read pairs of bytes
+(`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
+(`integers`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
+(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
+from ktir.passes.flat.integers.byte_products import products_of_bytes
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
@@ -81,6 +81,7 @@ class BreakViewsPass(Pass):
                 decompose(function)
                 long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
+                products_of_bytes(function)
                 weights_in_bytes(function)
                 small_floats_as_f16(function)
                 integers_as_i32(function)

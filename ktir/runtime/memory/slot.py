@@ -15,7 +15,7 @@ from ktir.layout import Digit, Layout
 from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.memory.forms import Form
 from ktir.runtime.memory.transfer import elements_of, to_device
-from ktir.target import BY_PUBLISHED
+from ktir.target import BY_DTYPE, BY_PUBLISHED
 
 
 def layout_of(argument: LaunchArgument) -> Layout:
@@ -27,7 +27,8 @@ def layout_of(argument: LaunchArgument) -> Layout:
     for extent, stride in zip(published.device_size, published.stride_map, strict=True):
         dim = next((d for d, s in enumerate(strides) if size[d] > 1 and stride >= s and stride % s == 0), None)
         digits.append(Digit(None, 0, extent) if stride < 0 or dim is None else Digit(dim, stride // strides[dim], extent))
-    return Layout(size, tuple(digits), BY_PUBLISHED[published.device_dtype].name)
+    own = BY_DTYPE[argument.dtype]
+    return Layout(size, tuple(digits), own.name if own.published == published.device_dtype else BY_PUBLISHED[published.device_dtype].name)
 
 
 @lru_cache(maxsize=64)

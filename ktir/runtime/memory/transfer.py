@@ -14,7 +14,7 @@ from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, rou
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
-from ktir.target import held, is_byte
+from ktir.target import held, is_byte, is_two
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
@@ -80,8 +80,10 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
     return tensor
 
 
-def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequence[int], name: str) -> np.ndarray:
+def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequence[int], name: str, element: str = "") -> np.ndarray:
     """A strided view of the memory behind `array`; offset and strides in elements, strides may be 0.
+
+    element: the type of KTIR that it is of; where that is two elements of the array, all counts are of such.
 
     Raises KtirError where the view would leave the elements that the array itself spans, and for arrays with negative strides.
     """
@@ -89,10 +91,13 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     if min(array.strides, default=0) < 0:
         raise KtirError(f"argument '{name}' expects strides that are not negative, but got {tuple(s // item for s in array.strides)}")
     spanned = 1 + sum((n - 1) * abs(s) // item for n, s in zip(array.shape, array.strides, strict=True)) if array.size else 0
+    flat = np.lib.stride_tricks.as_strided(array, (spanned,), (item,))
+    if is_two(element):
+        flat = flat[: spanned // 2 * 2].view(np.uint8).view(np.uint16)
+        spanned, item = flat.size, flat.itemsize
     last = offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True))
     if prod(size) and (offset < 0 or last >= spanned or min(strides, default=0) < 0):
         raise KtirError(f"argument '{name}' expects at least {last + 1} elements, but got shape {tuple(array.shape)} that spans {spanned}")
-    flat = np.lib.stride_tricks.as_strided(array, (spanned,), (item,))
     return np.lib.stride_tricks.as_strided(flat[offset:], tuple(size), [s * item for s in strides])
 
 
@@ -108,6 +113,8 @@ def to_device(
         return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
     if layout.is_byte:
         return layout.pack(_one_byte(view, name).reshape(layout.size), out)
+    if is_two(layout.dtype):
+        return layout.pack(view.reshape(layout.size), out, _bits)
     if allowed is not None and view.size:
         wide = _wide(view)
         check_range(wide.min().item(), wide.max().item(), allowed, name)
@@ -132,6 +139,11 @@ def _widen_bf16(target: np.ndarray, values: np.ndarray) -> None:
 
 _WIDEN: dict[str, Copy] = {"f16": _widen_f16, "bf16": _widen_bf16}
 """Float of 16 bits -> what gives its values as float32."""
+
+
+def _bits(target: np.ndarray, values: np.ndarray) -> None:
+    """16 bits of the host to lanes that hold them as they are."""
+    np.copyto(target.view(np.uint32), values)
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
@@ -217,6 +229,8 @@ def from_device(
     values = layout.unpack(device).reshape(view.shape)
     if layout.is_byte:
         np.copyto(view.view(np.uint8), values)
+    elif is_two(layout.dtype):
+        np.copyto(view, values.view(np.uint32), casting="unsafe")
     elif view.dtype in CODES:
         np.copyto(view.view(np.uint8), encode(CODES[view.dtype], values))
     elif values.dtype == np.float16 and view.dtype == np.float16:

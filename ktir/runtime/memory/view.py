@@ -15,9 +15,9 @@ from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import OWN, from_device, to_device
-from ktir.target import BYTES, STICK_BYTES
+from ktir.target import BYTES, STICK_BYTES, TWOS
 
-BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8", **{f.dtype: "uint16" for f in TWOS.values()}}
 """Element types that NumPy lacks -> those that carry their bits."""
 _KEPT = {
     "f16": ("float16",),
@@ -28,6 +28,7 @@ _KEPT = {
     "f8E4M3FN": ("float8_e4m3fn",),
     "f8E5M2": ("float8_e5m2",),
     "i8": ("int8", "uint8"),
+    **{f.name: (f.dtype,) for f in TWOS.values()},
 }
 """Type of a layout -> types whose bytes come back from it as they were; those of bool need not."""
 _WRITTEN: dict[str, tuple[str, ...]] = {
@@ -36,7 +37,7 @@ _WRITTEN: dict[str, tuple[str, ...]] = {
     "dl16": (),
     "f32": ("float32",),
     "i32": ("int64", "int32", "bool"),
-    **dict.fromkeys(BYTES, ()),
+    **dict.fromkeys((*BYTES, *TWOS), ()),
 }
 """Type of a layout -> types of which whatever a program writes there is an element, or made one by `Arrangement.settle`."""
 _NUMBERS = {dtype: Struct(f"<{code}") for dtype, code in zip("int64 int32 int16 int8 bool".split(), "qihb?", strict=True)}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
+from ktir.arithmetic.pairs import ELEMENTS, along_k
 from ktir.arithmetic.products import matmul_block
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.touch import HALF
@@ -117,7 +118,7 @@ class Step:
             case Does.WEIGHTS:
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case Does.MULTIPLY:
-                product = matmul_block(self._queue("A", k).pop(x.count), self.weights[k], (x.word["half"],) * 2)
+                product = _product(self._queue("A", k).pop(x.count), self.weights[k], x.word["half"])
                 self.sums[k] = self.sums.get(k, np.float32(0)) + product
             case Does.DRAIN:
                 self._queue("P", k).push(self.sums.pop(k))
@@ -243,3 +244,8 @@ class Step:
     def _observer(self, e: Event, k: int) -> Observe | None:
         look = self.observe
         return None if look is None else lambda kind, x: look(e, k, kind, x)
+
+
+def _product(a: F32, b: F32, half: str) -> F32:
+    """A block of what MM multiplies. half: what both operands are."""
+    return matmul_block(*along_k(a, b, half), (ELEMENTS[half], ELEMENTS[half])) if half in ELEMENTS else matmul_block(a, b, (half, half))

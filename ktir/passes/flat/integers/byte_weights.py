@@ -44,7 +44,7 @@ def _uses(argument: ir.Value) -> list[_Use] | None:
         if load is None or not is_byte(element_of(load)):
             return None
         for use in load.uses:
-            conversion = _conversion(use.owner.operation)
+            conversion = conversion_of(use.owner.operation)
             readers = [] if conversion is None else [_use(u, conversion) for u in conversion.op.results[0].uses]
             if not readers or None in readers:
                 return None
@@ -62,7 +62,7 @@ def _loads(address: ir.Value) -> Iterator[ir.Value | None]:
             yield op.results[0] if is_a(op, ktdp.LoadOp) else None
 
 
-def _conversion(op: ir.Operation) -> Generic | None:
+def conversion_of(op: ir.Operation) -> Generic | None:
     """An op as one that makes a float of 16 bits of each byte; None for another one."""
     if not is_a(op, linalg.GenericOp) or not is_half(element_of(op.results[0])):
         return None

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import ScalingType, scaled_mm
 
+import ktir
+from ktir.assembly import parse_module
+from ktir.checking.stream import check_package
+from ktir.context import context
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
 from ktir.runtime import executable
+from ktir.runtime.executable import Executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -116,3 +125,76 @@ def test_products_of_unsigned_bytes_are_exact(k: int) -> None:
     got = run(lambda a, b: torch.ops.aten._int_mm(a, b.t()), a, b)
     assert got.dtype == torch.int32
     assert (got == a.long() @ b.long().t()).all()
+
+
+def _formats(f: Callable[..., torch.Tensor], *inputs: torch.Tensor, device: str = "cpu") -> tuple[torch.Tensor, list[str], int]:
+    """What the chip makes of it, what the first two arguments are in memory, and the bytes that are read."""
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(*(x.to(device) for x in inputs))
+    (launch,) = launches
+    machine = launch.machine
+    return got.cpu(), [a.half for a in machine.program.arguments[:2]], sum(k.dram_read for k in machine.report.kernels)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 256, 100), (5, 128, 66), (33, 384, 130)])
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+def test_the_array_multiplies_pairs(m: int, k: int, n: int, dtype: torch.dtype, device: str) -> None:
+    a, b = operands(m, k, n, dtype, dtype)
+    one = torch.tensor(1.0)
+    got, halves, read_ = _formats(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one, device=device)
+    near(got, a.double(), b.double())
+    assert halves == ["e4m3x2" if dtype == E4M3 else "e5m2x2"] * 2
+    assert a.numel() + b.numel() <= read_ <= 64 * (m + 1) * k + 2 * k * n
+
+
+def test_every_code_is_multiplied() -> None:
+    """Of f8E5M2 sums leave what float64 holds; infinities and NaNs are those of float32."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    for dtype in (E4M3, E5M2):
+        a = codes.view(dtype).reshape(2, 128)
+        b = codes.flip(0).view(dtype).reshape(2, 128).t()
+        one = torch.tensor(1.0)
+        got, _, _ = _formats(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one)
+        want = (a.double() @ b.double()).float()
+        assert (got.isnan() == want.isnan()).all()
+        torch.testing.assert_close(got, want, rtol=2.0**-22, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("k", [128, 2176])
+def test_pairs_of_integers_are_exact(k: int) -> None:
+    draw = torch.Generator().manual_seed(k)
+    a, b = (torch.randint(-128, 128, (n, k), dtype=torch.int8, generator=draw) for n in (9, 66))
+    a[0], b[0] = -128, -128
+    got, halves, _ = _formats(lambda a, b: torch.ops.aten._int_mm(a, b.t()), a, b)
+    assert (got == a.long() @ b.long().t()).all()
+    assert halves == ["i8x2"] * 2
+
+
+def test_a_slice_between_pairs_goes_another_way() -> None:
+    """On the host such a view is another tensor; K begins at an odd element of it."""
+    a, b = operands(4, 258, 64)
+    one = torch.tensor(1.0)
+    got, _, _ = _formats(lambda a, b, s: torch.ops.aten._scaled_mm(a[:, 1:129], b[1:129], s, s, out_dtype=torch.float32), a, b, one)
+    near(got, a[:, 1:129].double(), b[1:129].double())
+
+
+def test_the_stream_is_what_ktir_says() -> None:
+    """Both executors of the machine have the same bits, and the stream check knows pairs by itself."""
+    a, b = operands(5, 256, 66)
+    one = torch.tensor(1.0)
+    with torch.no_grad():
+        text = str(ktir.capture(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one))
+    with context(), ir.Location.unknown():
+        package = read(compile_logical(parse_module(text), cores=2))
+    program = Executable(package)
+    assert "vector<2xf8E4M3FN>" not in text
+    assert not check_package(package, program.machine.trace)
+    found = []
+    for mode in ("tape", "step"):
+        arrays = [a.view(torch.uint8).numpy(), b.t().contiguous().view(torch.uint8).numpy().T, one.numpy(), np.zeros((5, 66), np.float32)]
+        program(*arrays, mode=mode)
+        found.append(arrays[-1])
+    assert (found[0] == found[1]).all()
+    near(torch.from_numpy(found[0]), a.double(), b.double())

@@ -1,0 +1,80 @@
+"""How near linears of bytes come to what bounds them, 4096 to 14336, by the emulator's cycles on the preset `datasheet`.
+
+    python bench/bytes.py [1 2048 ...]
+
+For each number of rows: weights of one byte with activations of two, and products of bytes, which the array multiplies twice as fast. The
+bound is the larger one of its products at the peak rate and of every distinct byte once. The exit code is 1 where a bound is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+
+import ktir
+from ktir.assembly import parse_module
+from ktir.context import context
+from ktir.emulator.machine import Machine
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET, LANES
+
+K, N = 4096, 14336
+E4M3 = torch.float8_e4m3fn
+
+
+def _fp8(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten._scaled_mm(a, w.t(), s, t, out_dtype=torch.float16)
+
+
+def _int8(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return (torch.ops.aten._int_mm(a, w.t()).float() * s * t).half()
+
+
+def _weights(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return torch.mm(a, w.t().half())
+
+
+CASES: dict[str, tuple[Callable[..., torch.Tensor], torch.dtype, torch.dtype]] = {
+    "float16": (_weights, torch.float16, torch.float16),
+    "fp8 weights": (_weights, torch.float16, E4M3),
+    "int8 weights": (_weights, torch.float16, torch.int8),
+    "fp8 x fp8": (_fp8, E4M3, E4M3),
+    "int8 x int8": (_int8, torch.int8, torch.int8),
+}
+
+
+def cycles(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
+    """Cycles of the compiled function."""
+    with torch.no_grad():
+        text = ktir.capture(function, *inputs)
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(DATASHEET.cores))
+        return Machine(lower_program(module), DATASHEET).report.cycles
+
+
+def main() -> int:
+    """Print the table; 1 where a bound is missed."""
+    missed = False
+    print(f"{'':14} {'rows':>5} {'cycles':>10} {'products':>10} {'memory':>10} reached")
+    for rows in map(int, sys.argv[1:] or ["1", "2048"]):
+        for name, (function, first, second) in CASES.items():
+            inputs = [torch.zeros(rows, K, dtype=first), torch.zeros(N, K, dtype=second), torch.ones(rows, 1), torch.ones(1, N)]
+            rate = DATASHEET.cores * DATASHEET.corelets * LANES * LANES / DATASHEET.pt_row_cycles * (2 if first.itemsize == 1 else 1)
+            products = rows * K * N / rate
+            scales = inputs[2:] if first.itemsize == 1 else []
+            memory = (sum(t.nbytes for t in (*inputs[:2], *scales)) + 2 * rows * N) / DATASHEET.dram_bytes_per_cycle
+            found = cycles(function, *inputs)
+            reached, least = max(products, memory) / found, 0.9 if rows == 1 else 0.8
+            missed |= reached < least
+            print(f"{name:14} {rows:5} {found:10,} {products:10,.0f} {memory:10,.0f} {reached:.1%} of {least:.0%}", flush=True)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
