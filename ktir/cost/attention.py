@@ -63,18 +63,24 @@ class _Kernel:
         matrices = tuple(self._matrix(o, n) for o, n in zip(problem.inputs, self.scores.outputs, strict=False))
         (row,) = (name for name in names if name != "keys" and name not in self.scores.batches)
         others = [*problem.inputs[count:], problem.output]
-        moved = sum(self.sizes[o.name] // prod(self.extents[x] for x in o.loops if x != "keys") for o in others if row in o.loops)
+        moved = sum(
+            self.sizes[o.name] / prod(self.extents[x] for x in o.loops if x != "keys") / self._members(o) for o in others if row in o.loops
+        )
         positions = prod(self.shares[name] for name in self.scores.batches)
         self.row_parts = self.splits[row]
         parts = target.sfp_lane_reduction_cycles * 2 + 2 * sum(self.scores.outputs) + RESCALE
         cycles = round(problem.vector_cycles)
         self.work = SoftmaxWork(prod(splits), self.shares[row], positions, moved, matrices, cycles, parts, self.scores.sticks)
 
+    def _members(self, operand: Operand) -> int:
+        """Cores that read the same of an operand."""
+        return prod(n for name, n in self.splits.items() if name not in operand.loops)
+
     def _matrix(self, operand: Operand, output: int) -> Matrix:
         own = [name for name in self.scores.batches if name in operand.loops]
         size = self.sizes[operand.name] // prod(self.extents[name] for name in own)
         outer = self.scores.batches[: self.scores.batches.index(own[-1]) + 1] if own else ()
-        members = prod(n for name, n in self.splits.items() if name not in operand.loops)
+        members = self._members(operand)
         taken = prod(self.shares[name] for name in outer)
         return Matrix(max(size // BLOCK_BYTES, 1), size, taken, members, output or self.scores.sticks, bool(output))
 
@@ -86,19 +92,21 @@ class _Kernel:
             per_row = self.scores.row_bytes + sticks * self.scores.stick_bytes
             for kept in subsets(len(work.matrices)):
                 held = sum(work.matrices[i].bytes * (ROW_BUFFERS if work.matrices[i].taken > 1 else 1) for i in kept)
-                held += (len(work.matrices) - len(kept)) * WEIGHT_BUFFERS * BLOCK_BYTES
+                streamed = [n for i, n in enumerate(self.scores.outputs) if i not in kept]
+                held += sum(streamed_blocks(n, sticks, pipelined=sticks < whole) for n in streamed) * BLOCK_BYTES
                 most = min((self.target.lx_planned_bytes - held) // per_row // 2 * 2, 2 * self.target.pt_accumulator_rows)
                 if most >= 2:
                     rows = -(-work.rows // -(-work.rows // most))
                     rows += rows % 2
-                    if self.scores.seen and sticks < whole:
+                    pieces = bool(self.scores.seen) and sticks < whole
+                    if pieces:
                         if rows not in hulls:
                             hulls[rows] = list(self._hulls(rows))
                         seen = Visible.of_hulls(hulls[rows], sticks, whole)
                     else:
                         seen = Visible.of_all(-(-work.rows // rows), -(-whole // sticks), whole)
-                    overlapped = 0 if self.scores.seen else max(whole // sticks - 1, 0)
-                    yield softmax_price(work, rows, seen, kept, self.target, overlapped=overlapped), rows, sticks, kept
+                    turns = seen.turns(chained=pieces, rest=not pieces and whole % sticks > 0) if sticks < whole else 1.0
+                    yield softmax_price(work, rows, seen, kept, self.target, turns=turns, pieces=pieces), rows, sticks, kept
 
     def _hulls(self, rows: int) -> Iterator[Sticks]:
         """Per block of a core's rows the keys that some core's block sees there: all cores run the same text."""
@@ -106,6 +114,15 @@ class _Kernel:
         for first in range(0, share, rows):
             starts = (core * share + first for core in range(self.row_parts))
             yield Sticks.around(x for start in starts for x in seen[start // LANES : -(-min(start + rows, start - first + share) // LANES)])
+
+
+def streamed_blocks(output: int, sticks: int, *, pipelined: bool) -> int:
+    """Blocks of 64x64 that a matrix takes of the scratchpad where it streams by, of which `output` sticks come out (0: scores), with so
+    many sticks of keys at once. Pipelined rows load it for the first scores, in the loop over the keys, and from rows to rows; the products
+    of weights a part of the keys at once, and alone at the end."""
+    if not pipelined:
+        return WEIGHT_BUFFERS
+    return WEIGHT_BUFFERS + 2 * ROW_BUFFERS * (output + 1) * sticks if output else 3 * WEIGHT_BUFFERS
 
 
 def subsets(count: int) -> Iterator[frozenset[int]]:

@@ -31,7 +31,7 @@ class SoftmaxWork:
     cores: int
     rows: int
     positions: int
-    row_bytes: int
+    row_bytes: float
     matrices: tuple[Matrix, ...]
     per_key_stick: int
     per_part: int
@@ -65,6 +65,11 @@ class Visible(NamedTuple):
     parts: int
     sticks: int
 
+    def turns(self, *, chained: bool, rest: bool) -> float:
+        """The share of the parts in which nothing is multiplied beside the vector unit: the last one of each block, or of all blocks where
+        they are `chained`; and what is left of the keys, if there is a `rest` behind whole parts."""
+        return min(((1 if chained else self.blocks) + rest * self.blocks) / self.parts, 1.0) if self.parts else 1.0
+
     @staticmethod
     def of_hulls(hulls: Iterable[Sticks], sticks: int, whole: int) -> Visible:
         """Of blocks of rows that see these keys, in parts of `sticks` sticks of the `whole` ones."""
@@ -92,15 +97,19 @@ class SoftmaxPrice:
         return f"{self.cycles:,.0f} cycles, bound by {self.bound}, {self.bytes:,} bytes moved"
 
 
+_SEEN_BETWEEN = 0.5
+"""Of what is done once per row and part of the keys, the share that PT waits for though it works beside: measured on attention of 2048
+keys."""
+
+
 def softmax_price(
-    work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[int], target: Target, *, overlapped: int = 0
+    work: SoftmaxWork, rows: int, seen: Visible, kept: frozenset[int], target: Target, *, turns: float = 1.0, pieces: bool = False
 ) -> SoftmaxPrice:
     """The price with blocks of `rows` rows that see so many keys; the matrices `kept` stay in the scratchpad for all blocks.
 
-    PT and SFP take turns, for each needs what the other one made of a block, but in the `overlapped` parts of the keys in which scores of
-    the next part are computed at the same time; what is done once per row and part is in turns there too. Under a mask few parts are seen,
-    and pieces of matrices are waited for, so that it is not counted on. Memory works at the same time, but a matrix that streams by is not
-    there before PT takes it.
+    PT and SFP take turns in the share `turns` of the parts of the keys, for each needs what the other one made of it; in all others scores
+    of the next part are computed at the same time. Memory works at the same time, but a matrix that streams by is not there before PT
+    takes it, and the first rows wait for what is kept: for half of it, or half as long where it comes in `pieces`.
     """
     blocks = seen.blocks * work.positions
     share = seen.sticks / (seen.blocks * work.key_sticks)
@@ -110,7 +119,7 @@ def softmax_price(
     drains = outputs * work.positions * (own + target.pt_fill_cycles)
     vector = own * work.per_key_stick * seen.sticks * work.positions
     between = own * work.per_part * seen.parts * work.positions
-    moved = work.row_bytes * work.rows * work.positions * work.cores
+    moved = round(work.row_bytes * work.rows * work.positions * work.cores)
     ring = 0.0
     first = 0.0
     for i, m in enumerate(work.matrices):
@@ -121,8 +130,8 @@ def softmax_price(
         pt += multiplied if i in kept and blocks > 1 else max(multiplied, bytes_ / target.dram_bytes_per_cycle)
         ring += m.bytes * times * target.multicast_slowdown(m.members) / target.ring_bytes_per_cycle
         first += m.bytes * work.cores / m.members / target.dram_bytes_per_cycle if i in kept and blocks > 1 else 0.0
-    alone = 1 - overlapped * seen.blocks / seen.parts if seen.parts else 1.0
-    compute = max(pt + drains, vector) * (1 - alone) + (pt + drains + vector) * alone + between + first / 2
+    together = max(pt + drains + _SEEN_BETWEEN * between, vector + between)
+    compute = together * (1 - turns) + (pt + drains + vector + between) * turns + first / (4 if pieces else 2)
     terms = {"compute": compute, "memory": moved / target.dram_bytes_per_cycle, "ring": ring}
     bound = max(terms, key=lambda name: terms[name])
     return SoftmaxPrice(terms[bound], bound, moved, terms)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Tensor
 from ktir.cost.estimate import Cost, Term, delivery_cycles, half
 from ktir.cost.kernel import Load, Stage, Store, kernel_cost
+from ktir.cost.model import Division, Model
+from ktir.cost.problem import Problem
 from ktir.cost.tiles import (
     ROW_BUFFERS,
     ROW_STICKS,
@@ -19,14 +23,33 @@ from ktir.cost.tiles import (
     stream_buffers,
 )
 from ktir.passes.division.kernel_facts import KernelFacts, Reading
+from ktir.passes.division.softmax_problem import softmax_problem
 from ktir.passes.division.work import Work
 from ktir.passes.scratchpad.rotation import rotation
 from ktir.target import LANES, Target
 
 
 def kernel_price(facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor] = ()) -> Cost:
-    """Cycles of a kernel, by unit. What is `resident` lies in the scratchpad and is neither loaded nor stored."""
-    return _Price(facts, work, target, resident).cost()
+    """Cycles of a kernel, by unit. What is `resident` lies in the scratchpad and is neither loaded nor stored.
+
+    A softmax over blocks of keys sees those that a mask leaves, and is pipelined: that is the price of its division.
+    """
+    problem = None if facts.columns or not facts.contractions else softmax_problem(facts)
+    by_blocks = None
+    if problem is not None:
+        own = {name: (n, share) for name, n, share in zip(facts.names, work.parts, work.shares, strict=True)}
+        division = tuple(own.get(loop.name, (1, loop.blocks)) for loop in problem.loops)
+        by_blocks = _by_blocks_of_keys(replace(problem, name=""), division, target)
+    return by_blocks or _Price(facts, work, target, resident).cost()
+
+
+@lru_cache(maxsize=1024)
+def _by_blocks_of_keys(problem: Problem, division: tuple[tuple[int, int], ...], target: Target) -> Cost | None:
+    """The price of a softmax between matmuls whose loops have so many parts of such shares; None where whole rows of scores are better, or
+    no block fits."""
+    parts, shares = zip(*division, strict=True)
+    model, divided = Model(problem, target), Division(parts, shares)
+    return None if model.takes_whole_rows(divided) else model.cost(divided)
 
 
 class _Price:

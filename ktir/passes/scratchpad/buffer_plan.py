@@ -29,6 +29,8 @@ class Buffer:
     end: int
     slot: int
     rotation: Rotation = STILL
+    moved: str = ""
+    """Which unit moves it from or to memory, where such tensors have places of their own."""
     address: int = -1
 
     @property
@@ -38,7 +40,7 @@ class Buffer:
     @property
     def kind(self) -> Hashable:
         """What buffers have in common of which units find the rows at the same places."""
-        return str(self.value.type), self.rotation
+        return str(self.value.type), self.rotation, self.moved
 
 
 def trips_of(loop: ir.Operation) -> int:
@@ -57,12 +59,16 @@ class BufferPlan:
         single: Collection[ir.Value] = (),
         *,
         ahead: bool = False,
+        apart: bool = False,
     ) -> None:
         self.target = target
         self.elsewhere = elsewhere
         """Values that lie in residents."""
         self.ahead = ahead
         """Whether rows get as many buffers as hide the latency of memory, and not just two."""
+        self.apart = apart
+        """Whether what memory is moved to and from has places of its own, so that these units wait for those who compute no longer than
+        they must."""
         self.single = single
         """Loads that get one buffer although they are streams."""
         self.buffers: dict[ir.Value, Buffer] = {}
@@ -140,12 +146,19 @@ class BufferPlan:
                 self.running.add(self.root(start))
 
     def _running(self, value: ir.Value) -> ir.Value | None:
-        """The running value of which a value is the next one: it takes its place, so nothing may read the old one from then on."""
+        """The running value of which a value is the next one, or what a loop makes that from: it takes its place, so nothing may read the
+        old one from then on."""
         for use in value.uses:
-            loop = use.owner.operation.parent.operation if is_a(use.owner, scf.YieldOp) else None
-            if not is_a(loop, scf.ForOp) or is_accumulator(loop):
-                continue
-            old = loop.regions[0].blocks[0].arguments[1 + use.operand_number]
+            user = use.owner.operation
+            if is_a(user, scf.ForOp) and use.operand_number >= 3 and not is_accumulator(user):
+                old = self._running(user.results[use.operand_number - 3])
+                if old is None:
+                    continue
+            else:
+                loop = user.parent.operation if is_a(user, scf.YieldOp) else None
+                if not is_a(loop, scf.ForOp) or is_accumulator(loop):
+                    continue
+                old = loop.regions[0].blocks[0].arguments[1 + use.operand_number]
             end = self.span[value.owner.operation][0]
             if any(self.span[u.owner.operation][0] > end for u in old.uses):
                 raise KtirError(
@@ -170,6 +183,8 @@ class BufferPlan:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
             buffer.rotation = rotation(trips, self._most_buffers(buffer, weights))
+        if is_a(op, ktdp.LoadOp) and self.apart:
+            buffer.moved = "loaded"
         self.buffers[value] = buffer
 
     def _most_buffers(self, buffer: Buffer, weights: bool) -> int:
@@ -195,6 +210,8 @@ class BufferPlan:
                     if not self.span[loop][0] <= buffer.start < self.span[loop][1]:
                         end = max(end, self.span[loop][1])
                 buffer.end = max(buffer.end, end)
+                if self.apart and is_a(op, ktdp.StoreOp):
+                    buffer.moved = "stored"
             if is_a(op, scf.ForOp):
                 self._extend(op.regions[0].blocks[0], [*loops, op])
 

@@ -69,11 +69,14 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
     after the other."""
     begin, end = room_of(source.operation, target.lx_planned_bytes)
     single: list[ir.Value] = []
-    # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind
-    tries = iter([] if reuse else [(True, False), (False, False), (True, True), (False, True)])
+    # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind; and then whether what is
+    # moved from and to memory has places of its own
+    tries = iter(
+        [] if reuse else [(True, False, False), (False, False, False), (True, True, True), (False, True, True), (False, True, False)]
+    )
     while True:
-        ahead, twins = next(tries, (None, False))
-        plan = BufferPlan(source, target, elsewhere, tuple(single), ahead=bool(ahead))
+        ahead, twins, apart = next(tries, (None, False, False))
+        plan = BufferPlan(source, target, elsewhere, tuple(single), ahead=bool(ahead), apart=apart)
         buffers = list(plan.buffers.values())
         used = fit_twins(buffers, end - begin) if twins else first_fit(buffers, end - begin, reuse=ahead is None)
         if used >= 0:
@@ -258,13 +261,17 @@ class _Allocator:
 
     def _read(self, value: ir.Value) -> ir.Value:
         """The value as a compute op reads it: from LX, or straight from the PT accumulator."""
-        if value in self.mapping and value not in self.plan.buffers:
+        if value in self.mapping and value not in self.plan.buffers and not self._is_in_place(value):
             return self.mapping[value]
         element = ir.RankedTensorType(value.type).element_type
         if value in self.slices:
             whole, first, step = self.slices[value]
             return ktdp.load(self._tile(whole, first, list(ir.RankedTensorType(value.type).shape), step), element)
         return ktdp.load(self._whole(value), element)
+
+    def _is_in_place(self, value: ir.Value) -> bool:
+        """Whether a constant tensor has taken the place of a running value."""
+        return is_a(value.owner, linalg.FillOp) and self.plan.root(value) in self.plan.buffers
 
     def _offsets(self, op: ir.Operation, fixed: int) -> list[int | ir.Value]:
         """First coordinates of a slice op that has `fixed` operands before its dynamic offsets."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 from ktir.analysis.axes import k_in_stick, sticks_of
@@ -20,7 +22,8 @@ from ktir.passes.tiling.key_pieces import in_piece
 from ktir.passes.tiling.tile_facts import Matmul
 from ktir.target import LANES
 
-Tasks = deque[Callable[[], None]]
+Task = Callable[[], None]
+Tasks = deque[Task]
 """Ops of the vector unit, each built by a call, that stand beside blocks which the matrix array multiplies."""
 
 
@@ -62,8 +65,8 @@ class Blockwise:
         return loop.results[0]
 
     def beside(self, whole: ir.Value, finish: Finish, tasks: Tasks) -> ir.Value:
-        """The product, put into `whole`, with as many of `tasks` as it has blocks."""
-        number = 0
+        """The product, put into `whole`, with all of `tasks` beside its blocks."""
+        number, tasks = 0, _dealt(tasks, self.columns.count * self.steps.count)
         while tasks and number < self.columns.count:
             n = index_constant(number)
             whole = insert_stick(finish(self.sums(n, tasks), whole, n), whole, n)
@@ -109,6 +112,20 @@ class Blockwise:
             else:
                 tile = self.weights.memory.tile(column, times(self.steps.first, LANES), [1, count * LANES, LANES])
             return ktdp.load(tile, self.weights.element)
+
+
+def _dealt(tasks: Tasks, blocks: int) -> Tasks:
+    """Tasks for so many blocks: the first one beside the first block, the others, as many as there are, over all of them."""
+    last = max(blocks - 1, 1)
+    queue = list(tasks)
+    tasks.clear()
+    ends = [1 + i * (len(queue) - 1) // last if blocks > 1 else len(queue) for i in range(blocks)]
+    return deque(partial(_all, queue[begin:end]) for begin, end in pairwise([0, *ends]) if queue)
+
+
+def _all(tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        task()
 
 
 def _inside(g: Generic, columns: Part, steps: Part) -> str:

@@ -26,6 +26,12 @@ def started(blocks: Blocks, like: ir.Value, value: float) -> ir.Value:
     return filled([sticks_of(like), blocks.plan.block_rows, LANES], element_of(like), value)
 
 
+def begun(blocks: Blocks, like: ir.Value, value: float) -> ir.Value:
+    """The same, which the vector unit writes: loads stand behind no fill that waits for those who read what was there before."""
+    element = element_of(like)
+    return pointwise([], sticks_of(like), blocks.plan.block_rows, lambda _: constant(element, value), element)
+
+
 def added(blocks: Blocks, s: Softmax, score: ir.Value, state: Sequence[ir.Value]) -> list[ir.Value]:
     """The largest score, the sums and the products with one more block of keys."""
     block = largest_of(blocks, s, score)

@@ -10,10 +10,10 @@ from math import prod
 from ktir.analysis.scalars.expressions import Node, Tree, nodes
 from ktir.analysis.seen_keys import hull, seen_keys
 from ktir.analysis.softmax import WEIGHT, Softmax
-from ktir.cost.attention import KEY_STICKS, RESCALE, subsets
+from ktir.cost.attention import KEY_STICKS, RESCALE, streamed_blocks, subsets
 from ktir.cost.bodies import scalar_cycles, stick_cycles
 from ktir.cost.softmax import Matrix, SoftmaxPrice, SoftmaxWork, Sticks, Visible, softmax_price
-from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS, WEIGHT_BUFFERS
+from ktir.cost.tiles import BLOCK_BYTES, ROW_BUFFERS
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
@@ -130,8 +130,9 @@ class _Search:
                         seen = Visible.of_hulls(parts, sticks, softmax.sticks)
                     else:
                         seen = Visible.of_all(self.facts.trips(rows), -(-softmax.sticks // sticks), softmax.sticks)
-                    overlapped = max(softmax.columns // LANES // sticks - 1, 0) if self.pipelined and not parts else 0
-                    yield rows, softmax_price(work, rows, seen, kept, self.target, overlapped=overlapped), sticks, kept
+                    rest = softmax.columns % (sticks * LANES) > 0
+                    turns = seen.turns(chained=bool(parts), rest=rest and not parts) if self.pipelined else 1.0
+                    yield rows, softmax_price(work, rows, seen, kept, self.target, turns=turns, pieces=bool(parts)), sticks, kept
 
     def _rows(self, most: int, share: int) -> Iterator[int]:
         """Rows of a block: as many as there may be; under a mask, which fewer rows follow better, also fewer of them."""
@@ -162,8 +163,10 @@ class _Search:
         return self._fixed(sticks, kept) + rows * self._per_row(sticks)
 
     def waits(self, rows: int, sticks: int, kept: frozenset[int]) -> float:
-        """How many times longer pipelined work takes where little room is left, since loads wait for buffers at the same addresses."""
-        return FULL_COST if self.pipelined and self.bytes(rows, sticks, kept) > FULL * self.budget else 1.0
+        """How many times longer pipelined work takes where little room is left, since loads wait for buffers at the same addresses. Under
+        a mask what is loaded has places of its own."""
+        full = self.pipelined and not self.masked and self.bytes(rows, sticks, kept) > FULL * self.budget
+        return FULL_COST if full else 1.0
 
     @cached_property
     def _around(self) -> tuple[int, int]:
@@ -202,14 +205,15 @@ class _Search:
         """Bytes of a block that do not depend on its rows."""
         facts = self.facts
         vectors = [t for t in facts.tensors.values() if t.is_loaded and not t.has_rows and t.value not in facts.second_operands]
-        keyed = sum(t.row_bytes // self.softmax.sticks * sticks for t in vectors if t.value in self.softmax.keyed)
+        along = sum(t.row_bytes for t in vectors if t.value in self.softmax.keyed)
+        keyed = along if self.masked else ROW_BUFFERS * (along // self.softmax.sticks) * sticks
         others = sum(t.row_bytes for t in vectors if t.value not in self.softmax.keyed)
         buffers = 1 if self.masked else ROW_BUFFERS
         whole = sum(m.second_bytes * (buffers if m.taken > 1 else 1) for i, m in enumerate(facts.matmuls) if i in kept)
-        along = {p.contraction.op for p in self.softmax.products} if self.pipelined else set()
+        along = {p.contraction.op for p in self.softmax.products}
         streamed = [m for i, m in enumerate(facts.matmuls) if i not in kept]
-        blocks = sum(WEIGHT_BUFFERS + (ROW_BUFFERS * (m.n + 1) * sticks if m.op in along else 0) for m in streamed)
-        return ROW_BUFFERS * (keyed + others) + whole + blocks * BLOCK_BYTES
+        blocks = sum(streamed_blocks(m.n if m.op in along else 0, sticks, pipelined=self.pipelined) for m in streamed)
+        return keyed + ROW_BUFFERS * others + whole + blocks * BLOCK_BYTES
 
 
 def in_parts(hulls: Sequence[Sticks], sticks: int, whole: int) -> tuple[Sticks, ...]:
@@ -246,11 +250,11 @@ def _work(facts: TileFacts, softmax: Softmax, per_key_stick: int, per_part: int)
     along = {p.contraction.op for p in softmax.products}
     matrices = []
     for m in facts.matmuls:
-        members = prod(n for axis, n in enumerate(facts.row_parts) if axis not in m.axes)
+        members = facts.members(m.axes)
         matrices.append(Matrix(m.second_bytes // BLOCK_BYTES, m.second_bytes, m.taken, members, m.n, m.op in along))
     loads = [t for t in facts.tensors.values() if t.is_loaded and t.value not in facts.second_operands]
     stores = [facts.tensors[op.operands[0]] for op in facts.ops if is_a(op, ktdp.StoreOp)]
-    moved = sum(t.row_bytes for t in (*loads, *stores) if t.has_rows)
+    moved = sum(t.row_bytes / facts.members(t.axes) for t in (*loads, *stores) if t.has_rows)
     positions = prod(facts.loops.values())
     return SoftmaxWork(prod(facts.row_parts), facts.share, positions, moved, tuple(matrices), per_key_stick, per_part, softmax.sticks)
 

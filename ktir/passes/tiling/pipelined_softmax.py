@@ -11,38 +11,95 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ktir.analysis.softmax import WEIGHT, Softmax, unmasked
 from ktir.dialects.structured import element_of, index_constant, index_sum
 from ktir.mlir import ir, scf
 from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, stick, times
-from ktir.passes.tiling.key_ops import Beside, Tasks, scores_of, type_of
+from ktir.passes.tiling.key_ops import Beside, Task, Tasks, scores_of, type_of
 from ktir.passes.tiling.key_pieces import load_part
 from ktir.passes.tiling.key_weights import copied, factor_of, larger, largest_of, operand_of, product_with, sum_of, sum_with, weight_of
 from ktir.passes.tiling.tile_plan import Keys
 
 
+class Underway(NamedTuple):
+    """A block of rows of which block `number` of the keys is next, whose `scores` are there: the largest score before it and with it, and
+    the sums and products so far."""
+
+    blocks: Blocks
+    number: int
+    scores: ir.Value
+    before: ir.Value
+    most: ir.Value
+    rest: Sequence[ir.Value]
+
+    @property
+    def values(self) -> list[ir.Value]:
+        """What a loop over blocks of rows or keys carries."""
+        return [self.scores, self.before, self.most, *self.rest]
+
+    def at(self, blocks: Blocks, values: Sequence[ir.Value]) -> Underway:
+        """The same of other rows."""
+        scores, before, most, *rest = values
+        return Underway(blocks, self.number, scores, before, most, rest)
+
+
 def over_keys(blocks: Blocks, keys: Keys, first: int, trips: int, initial: Callable[[], list[ir.Value]]) -> list[ir.Value]:
     """The state after `trips` blocks of keys, two or more, from block `first` on."""
-    s, sticks = keys.softmax, keys.sticks
-    begin = blocks.inside(part=part_of(first, sticks))
-    scores = scores_of(begin, s.inside, unmasked(s.scores))
-    before, *rest = initial()  # behind the loads, which then do not wait for those who still read the last state
-    most = larger(blocks, before, largest_of(begin, s, scores))
-    loop = scf.ForOp(*(index_constant(n) for n in (first, first + trips - 1, 1)), [scores, before, most, *rest])
-    with ir.InsertionPoint(loop.body):
+    begin = blocks.inside(part=part_of(first, keys.sticks))
+    scores = scores_of(begin, keys.softmax.inside, unmasked(keys.softmax.scores))
+    begun = started_with(blocks, first, scores, largest_of(begin, keys.softmax, scores), initial())
+    state, _ = last_of(until_last(begun, keys, trips), keys)
+    return state
+
+
+def started_with(blocks: Blocks, first: int, scores: ir.Value, block: ir.Value, state: Sequence[ir.Value]) -> Underway:
+    """Rows that have seen nothing, which is `state`, and have the scores of the first block of keys, with the largest one of these.
+
+    The state is made behind the loads, which then do not wait for those who still read the last one.
+    """
+    before, *rest = state
+    return Underway(blocks, first, scores, before, larger(blocks, before, block), rest)
+
+
+def until_last(begun: Underway, keys: Keys, trips: int) -> Underway:
+    """All but the last one of `trips` blocks of keys."""
+    if trips == 1:
+        return begun
+    s, sticks, blocks, first = keys.softmax, keys.sticks, begun.blocks, begun.number
+    with s.most.op.location:
+        loop = scf.ForOp(*(index_constant(n) for n in (first, first + trips - 1, 1)), begun.values)
+    with ir.InsertionPoint(loop.body), s.most.op.location:
         number = loop.induction_variable
         scores, before, most, *rest = loop.inner_iter_args
         this, following = _loaded(blocks, keys, number), blocks.inside(part=part_of(index_sum(number, 1), sticks))
         weights = _Weights(this, s, scores, most)
         scores = scores_of(following, s.inside, unmasked(s.scores), scores, weights)
-        scf.YieldOp([scores, *_Second(this, s, weights.made, before, most).build(rest, following, scores)])
-    scores, before, most, *rest = loop.results
-    last = blocks.inside(part=part_of(first + trips - 1, sticks))
-    weight = weight_of(last, s, scores, most)
-    made = [weight, *(operand_of(last, p, weight) for p in s.products if p.operand != WEIGHT)]
-    _, *state = _Second(last, s, made, before, most).build(rest)
-    return state
+        largest = _Largest(following, s, scores, most)
+        rest = _Second(this, s, weights.made, before, most).build(rest, [largest.keep, largest.measure, largest.take])
+        scf.YieldOp([scores, largest.before, largest.most, *rest])
+    return begun._replace(number=first + trips - 1).at(blocks, loop.results)
+
+
+Scored = tuple[ir.Value, ir.Value]
+"""Scores of a block of keys, and the largest one of each row."""
+
+
+def last_of(under: Underway, keys: Keys, following: Blocks | None = None) -> tuple[list[ir.Value], Scored | None]:
+    """The state after the last block of keys, and the scores that come next: of the block of rows and keys `following`."""
+    s, blocks = keys.softmax, under.blocks
+    if following is None:
+        this = blocks.inside(part=part_of(under.number, keys.sticks))
+        weight = weight_of(this, s, under.scores, under.most)
+        made = [weight, *(operand_of(this, p, weight) for p in s.products if p.operand != WEIGHT)]
+        return [under.most, *_Second(this, s, made, under.before, under.most).build(under.rest)], None
+    this = _loaded(blocks, keys, under.number)
+    weights = _Weights(this, s, under.scores, under.most)
+    scores = scores_of(following, s.inside, unmasked(s.scores), under.scores, weights)
+    largest = _Largest(following, s, scores, under.most)
+    rest = _Second(this, s, weights.made, under.before, under.most).build(under.rest, [largest.measure])
+    return [under.most, *rest], (scores, largest.of_block)
 
 
 def part_of(number: int | ir.Value, sticks: int) -> Part:
@@ -87,58 +144,69 @@ class _Weights(Beside):
 class _Second:
     """The second phase: products and sums of the weights `made`, with the factor between the largest scores `before` and `most`."""
 
+    factor: ir.Value
+
     def __init__(self, blocks: Blocks, s: Softmax, made: Sequence[ir.Value], before: ir.Value, most: ir.Value) -> None:
         self.blocks, self.s, self.before, self.most = blocks, s, before, most
         self.weight, *operands = made
         others = iter(operands)
         self.first = [self.weight if p.operand == WEIGHT else next(others) for p in s.products]
-        self.factor: ir.Value | None = None
 
-    def build(self, rest: Sequence[ir.Value], following: Blocks | None = None, scores: ir.Value | None = None) -> list[ir.Value]:
-        """The largest score before the next block of keys and with it, of which `scores` are there already, then the sums and products."""
+    def build(self, rest: Sequence[ir.Value], largest: Sequence[Task] = ()) -> list[ir.Value]:
+        """The sums and products with the block of keys; `largest` finds the largest one of the next scores.
+
+        One temporary number per row is alive at a time.
+        """
         s, sums = self.s, list(rest)[: len(self.s.sums)]
-        largest = [] if following is None or scores is None else self._largest(following, scores)
         tasks = _tasks(s, self._factor, *(task for i in range(len(sums)) for task in self._sum(sums, i)), *largest)
         products = [
-            product_with(self.blocks, p, first, old, self._known_factor, tasks)
+            product_with(self.blocks, p, first, old, lambda: self.factor, tasks)
             for p, first, old in zip(s.products, self.first, list(rest)[len(sums) :], strict=True)
         ]
         while tasks:
             tasks.popleft()()
-        return [self.before, self.most, *sums, *products]
+        return [*sums, *products]
 
     def _factor(self) -> None:
         self.factor = factor_of(self.blocks, self.s, self.before, self.most)
 
-    def _known_factor(self) -> ir.Value:
-        assert self.factor is not None
-        return self.factor
-
-    def _sum(self, sums: list[ir.Value], i: int) -> list[Callable[[], None]]:
+    def _sum(self, sums: list[ir.Value], i: int) -> tuple[Task, Task]:
         g, tree = self.s.sums[i]
         of_block: list[ir.Value] = []
 
         def add() -> None:
-            sums[i] = sum_with(self.blocks, g, of_block[0], sums[i], self._known_factor())
+            sums[i] = sum_with(self.blocks, g, of_block[0], sums[i], self.factor)
 
-        return [lambda: of_block.append(sum_of(self.blocks, g, tree, self.weight)), add]
-
-    def _largest(self, following: Blocks, scores: ir.Value) -> list[Callable[[], None]]:
-        of_block: list[ir.Value] = []
-
-        def keep() -> None:
-            self.before = copied(self.blocks, self.most)
-
-        def take() -> None:
-            self.most = larger(self.blocks, self.most, of_block[0])
-
-        return [keep, lambda: of_block.append(largest_of(following, self.s, scores)), take]
+        return lambda: of_block.append(sum_of(self.blocks, g, tree, self.weight)), add
 
 
-def _tasks(s: Softmax, *tasks: Callable[[], None]) -> Tasks:
+class _Largest:
+    """The largest score of each row in the block of keys that comes next, and with those so far, `old`, in whose place it comes."""
+
+    before: ir.Value
+    most: ir.Value
+    of_block: ir.Value
+
+    def __init__(self, blocks: Blocks, s: Softmax, scores: ir.Value, old: ir.Value) -> None:
+        self.blocks, self.s, self.scores, self.old = blocks, s, scores, old
+
+    def measure(self) -> None:
+        """That of the block alone."""
+        self.of_block = largest_of(self.blocks, self.s, self.scores)
+
+    def keep(self) -> None:
+        """A copy of the old one is that before."""
+        self.before = copied(self.blocks, self.old)
+
+    def take(self) -> None:
+        """That of all so far."""
+        self.most = larger(self.blocks, self.old, self.of_block)
+
+
+def _tasks(s: Softmax, *tasks: Task) -> Tasks:
     """Tasks that belong to the softmax, wherever they stand."""
 
-    def at_softmax(task: Callable[[], None]) -> None:
+    def at_softmax(task: Task) -> None:
         with s.most.op.location:
             task()
 

@@ -170,6 +170,10 @@ class TileFacts:
         """The softmax that can be seen some keys at a time."""
         return softmax_of(self.ops)
 
+    def members(self, axes: Collection[int | None]) -> int:
+        """Cores that take the same of a tensor along these axes."""
+        return prod(n for axis, n in enumerate(self.row_parts) if axis not in axes)
+
     def trips(self, rows: int) -> int:
         """Blocks of `rows` rows in the core's share."""
         return -(-self.share // rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ktir.analysis.axes import SECOND_OPERAND
@@ -73,6 +73,15 @@ def _nest(blocks: Blocks, loops: Sequence[tuple[int, int]], depth: int) -> None:
         _rows(blocks)
         return
     (axis, trips), *others = loops
+    if not others and online_softmax.over_positions(blocks.facts, blocks.plan, depth + 1):
+
+        def at(number: int | ir.Value) -> Blocks:
+            counter = index_constant(number) if isinstance(number, int) else number
+            return blocks.inside(position={**blocks.position, axis: counter})
+
+        assert blocks.plan.keys is not None
+        online_softmax.in_chain(blocks.plan.keys, iter([online_softmax.Run(0, trips - 1, 1, at)]), _op)
+        return
     rolling = (
         [] if others else [(v.owner.operation, c.rolling) for v, c in blocks.plan.covers.items() if c.rolling is not None and c.leader == v]
     )
@@ -105,6 +114,11 @@ def _rows(blocks: Blocks) -> None:
     if plan.keys is not None and plan.keys.seen:
         _rows_that_see(blocks, plan.keys)
         return
+    trips = blocks.facts.trips(plan.block_rows)
+    if plan.keys is not None and plan.keys.pipelined and trips > 1:
+        last = (trips - 1) * plan.block_rows
+        online_softmax.in_chain(plan.keys, iter([online_softmax.Run(0, last, plan.block_rows, lambda row: blocks.inside(row=row))]), _op)
+        return
     first = blocks.inside()
     if plan.peels:
         _block(first)
@@ -115,19 +129,27 @@ def _rows(blocks: Blocks) -> None:
 def _rows_that_see(blocks: Blocks, keys: Keys) -> None:
     """A loop for each run of blocks of rows that see the same keys, behind what these need of matrices that stay."""
     pieces = Pieces(blocks, keys)
-    row, rows = 0, blocks.plan.block_rows
-    for seen, run in groupby(keys.seen):
-        end = row + len(list(run)) * rows
-        pieces.load(seen)
-        blocks.along(row, min(end, blocks.facts.share), rows, lambda row, seen=seen: _block(blocks.inside(row=row, seen=seen)))
-        row = end
+
+    def runs() -> Iterator[online_softmax.Run]:
+        row, rows = 0, blocks.plan.block_rows
+        for seen, run in groupby(keys.seen):
+            count = len(list(run))
+            pieces.load(seen)
+            yield online_softmax.Run(row, row + (count - 1) * rows, rows, lambda row, seen=seen: blocks.inside(row=row, seen=seen))
+            row += count * rows
+
+    if keys.pipelined:
+        online_softmax.in_chain(keys, runs(), _op)
+    else:
+        for run in runs():
+            blocks.along(run.first, run.last + 1, run.step, lambda row, run=run: _block(run.at(row)))
 
 
 def _block(blocks: Blocks) -> None:
     """A block of rows."""
     plan = blocks.plan
     if plan.keys is not None:
-        online_softmax.build(blocks, plan.keys, _op)
+        online_softmax.rows_of(blocks, plan.keys, _op)
     elif plan.part is not None:
         _in_parts(blocks, plan.part.sticks, plan.part_sticks)
     else:

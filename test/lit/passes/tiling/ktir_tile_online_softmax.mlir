@@ -19,11 +19,11 @@
 // CHECK: scf.for
 // Scores of the first block, scaled as they leave the accumulator, and their maximum.
 // CHECK: %[[SCORES:.*]] = scf.for %{{.*}} -> (tensor<8x4x64xf32>)
+// CHECK: %[[BLOCK:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[SCORES]] : tensor<8x4x64xf32>)
 // CHECK: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
 // CHECK: %[[MOST:.*]] = linalg.fill ins(%[[LOW]]
 // CHECK: %[[SUM:.*]] = linalg.fill
 // CHECK: %[[PRODUCT:.*]] = linalg.fill
-// CHECK: %[[BLOCK:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[SCORES]] : tensor<8x4x64xf32>)
 // CHECK: %[[NOW:.*]] = linalg.generic {{.*}} ins(%[[MOST]], %[[BLOCK]]
 // CHECK: %[[C3:.*]] = arith.constant 3 : index
 // CHECK: %[[LOOP:.*]]:5 = scf.for %[[I:.*]] = %{{.*}} to %[[C3]] step %{{.*}} iter_args(%[[S:.*]] = %[[SCORES]], %[[M:.*]] = %[[MOST]], %[[N:.*]] = %[[NOW]], %[[T:.*]] = %[[SUM]], %[[P:.*]] = %[[PRODUCT]])
@@ -41,12 +41,14 @@
 // CHECK: %[[FACTOR:.*]] = linalg.generic {{.*}} ins(%[[M]], %[[N]]
 // CHECK: math.exp
 // CHECK: %[[SECOND:.*]] = linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[FIRST]]
+// CHECK: %[[THIRD:.*]] = linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[SECOND]]
 // CHECK: %[[PART:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[STICKS]]#1
-// CHECK: linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[SECOND]]
+// CHECK: linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[THIRD]]
 // CHECK: %[[TOTAL:.*]] = linalg.generic {{.*}} ins(%[[T]], %[[FACTOR]], %[[PART]]
+// CHECK: %[[BEFORE:.*]] = linalg.generic {{.*}} ins(%[[N]] :
 // CHECK: %[[AHEAD:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[STICKS]]#0
 // CHECK: linalg.generic {{.*}} ins(%[[N]], %[[AHEAD]]
-// CHECK: scf.yield %[[STICKS]]#0, %{{.*}}, %{{.*}}, %[[TOTAL]], %{{.*}} :
+// CHECK: scf.yield %[[STICKS]]#0, %[[BEFORE]], %{{.*}}, %[[TOTAL]], %{{.*}} :
 // The rest.
 // CHECK: arith.constant 42 : index
 // CHECK: arith.cmpi ult
