@@ -2,8 +2,8 @@
 
 The scores of a row never exist as a whole. Stores along the keys, of the weights themselves, need a second loop over them.
 
-Where that is pipelined, blocks of rows are a chain: the first scores of one are multiplied while the weights of the last keys of the one before
-are computed, so that PT does not wait for the vector unit there.
+Where that is pipelined, blocks of rows are a chain: the first scores of one are multiplied while the weights of the last keys of the one
+before are computed, so that PT does not wait for the vector unit there.
 """
 
 from __future__ import annotations
