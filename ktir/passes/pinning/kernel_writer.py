@@ -28,7 +28,7 @@ from ktir.passes.pinning.values.indirect import IndirectPlace
 from ktir.passes.pinning.values.narrowed import applied, literal
 from ktir.passes.pinning.values.places import Place
 from ktir.passes.pinning.values.tensors import Shared, common_dims, place_here
-from ktir.passes.pinning.values.views import View, Window, address, seen
+from ktir.passes.pinning.values.views import View, Window, address, check_begins, seen
 
 TILES = (ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp)
 _VIEWS = (ktdp.ConstructMemoryViewOp, ktdp.ConstructDistributedMemoryViewOp, *TILES)
@@ -250,6 +250,8 @@ class KernelWriter:
         if is_a(op, ktdp.ConstructIndirectAccessTileOp):
             return IndirectPlace(op, self.points, self.base, index, self.guard).pieces()
         views = seen(op, self.points)
+        if self.alive is None:
+            check_begins(access, op, views, self.points)
         return [(Place(op, view, window, self.points, self.base(view), index, self.guard), window) for view, window in views]
 
     def base(self, view: View) -> ir.Value:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ktir.analysis.points import Numbers, Points
 from ktir.analysis.scalars.sets import Span, tile_boxes
-from ktir.diagnostics import refused
+from ktir.diagnostics import KtirError, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import arith, ir, is_a
@@ -212,6 +212,26 @@ def address(value: ir.Value, points: Points) -> tuple[ir.Value | None, Numbers]:
                 argument, number = address(base, points)
                 return argument, number + points(other)
     return value, points.number(0)
+
+
+def check_begins(access: ir.Operation, tile: ir.Operation, parts: Sequence[tuple[View, Window]], points: Points) -> None:
+    """Raise KtirError where an access reaches elements before those of an argument, as one by a negative stride may; a view that is masked
+    clips."""
+    corner, live = tile_boxes(tile).corner, points.live
+    for view, window in parts:
+        argument, low = address(view.value, points)
+        if argument is None or view.masked or view.local:
+            continue
+        low, subscripts = low + view.shift, zip(tile.opview.base_map.results, corner, window, view.strides, strict=True)
+        for expression, first, (start, extent), stride in subscripts:
+            at = points.affine(expression, tile.opview.index_operands) + first + start
+            low = low + np.minimum(at * stride, (at + extent - 1) * stride)
+        least = np.broadcast_to(low, live.shape)[live].min(initial=0)
+        if least < 0:
+            does = "writes" if is_a(access, ktdp.StoreOp) else "reads"
+            raise KtirError(
+                f"'{access.name}' op {does} elements from {least} on of memory that begins at 0", location_text(access.location)
+            )
 
 
 def _is_number(value: ir.Value, points: Points) -> bool:

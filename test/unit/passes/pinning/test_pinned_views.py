@@ -204,3 +204,25 @@ def test_refused(message: str) -> None:
     with pytest.raises(KtirError, match=re.escape(message)) as error:
         package_of(REFUSED[message])
     assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
+
+
+def reversed_rows(base: str) -> str:
+    """Four rows, the last one first, from an address on."""
+    text = "func.func @main(%x: index, %y: index) attributes {grid = [1]} {\n%c0 = arith.constant 0 : index\n"
+    text += (
+        "%c192 = arith.constant 192 : index\n%last = arith.addi %x, %c192 : index\n"
+        + view("xv", base, (4, 64), (-64, 1))
+        + view("yv", "%y", (4, 64), (64, 1))
+    )
+    text += tile("xt", "%xv", "%c0, %c0", (4, 64), (4, 64)) + tile("yt", "%yv", "%c0, %c0", (4, 64), (4, 64))
+    text += "%v = ktdp.load %xt : !ktdp.access_tile<4x64xindex> -> tensor<4x64xf16>\n"
+    return text + "ktdp.store %v, %yt : tensor<4x64xf16>, !ktdp.access_tile<4x64xindex>\nreturn\n}\n"
+
+
+def test_a_negative_stride() -> None:
+    """Within memory it is as any other; what would begin before it is refused when it is compiled."""
+    equal(reversed_rows("%last"), [np.arange(256, dtype=np.float16).reshape(4, 64), np.zeros((4, 64), np.float16)])
+    with pytest.raises(
+        KtirError, match=r"^kernel\.mlir:9:\d+: error: 'ktdp.load' op reads elements from -192 on of memory that begins at 0$"
+    ):
+        package_of(reversed_rows("%x"))
