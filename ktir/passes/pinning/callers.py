@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ktir.analysis.calls import argument_attributes, callee, calls_of, is_kernel, set_arguments, text_attribute
@@ -22,13 +22,18 @@ INTEGERS = "ktir.integers"
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or 0 in p.shape or (p.element not in FORMATS and not _is_wide(p))):
+        if p.is_buffer and (p.shape is None or (p.element not in FORMATS and not _is_wide(p))):
             what = f"its elements are {p.element}, not {', '.join(FORMATS)}"
-            if p.shape is None or 0 in p.shape:
-                what = "its views do not tell its size" if p.shape is None else "it has no elements"
+            if p.shape is None:
+                what = "its views do not tell its size"
             given = p.position < len(entry.regions[0].blocks[0].arguments)
             which = f"argument #{p.position}" if given else f"memory at '{p.name}'"
             raise Unsupported(f"'func.func' op has {which} that cannot be memory of the device: {what}", location_text(_place_of(p, entry)))
+
+
+def some_memory(p: Parameter) -> Parameter:
+    """A parameter whose memory has at least one element, as that of the device does: of a view of size 0 nothing is read."""
+    return replace(p, shape=tuple(max(1, n) for n in p.shape)) if p.is_buffer and p.shape is not None else p
 
 
 def _is_wide(p: Parameter) -> bool:

@@ -25,7 +25,7 @@ from ktir.passes.general.ktir_forward_stores import forward_stores, may_forward
 from ktir.passes.general.ktir_inline import InlinePass
 from ktir.passes.general.statistics import expand_statistics, has_statistics
 from ktir.passes.levels.level_rules import whole_tile
-from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges
+from ktir.passes.pinning.callers import INTEGERS, NEW, Pinned, check_memory, fixed_memory, host_type, new_entry, ranges, some_memory
 from ktir.passes.pinning.kernel_writer import KernelWriter
 from ktir.passes.pinning.loops import inside
 from ktir.passes.pinning.matmuls.contraction import walks_of
@@ -86,7 +86,7 @@ class PinPass(Pass):
         found, places = parameters(module, entry.name.value, numbers=numbers)
         if places and not is_kernel(entry):
             raise refused(entry.operation, f"'@{entry.name.value}' calls kernels with memory at fixed addresses, which is not pinned yet")
-        found = [*found, *fixed_memory(places, entry, len(found))]
+        found = [*map(some_memory, found), *fixed_memory(places, entry, len(found))]
         check_memory(found, entry)
         target = machine(module, self.target, self.cores)
         pinned: list[Pinned] = []

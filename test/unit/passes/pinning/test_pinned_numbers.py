@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pinned import equal, package_of
 
 from ktir.diagnostics import KtirError
+from ktir.runtime.executable import Executable
 
 
 def kernel(element: str, body: str) -> str:
@@ -129,3 +132,13 @@ def test_positions_decide() -> None:
     equal(masked(0), [x, np.zeros_like(x)])
     equal(masked(1, "eq"), [x, np.zeros_like(x)])
     equal(masked(0, "sge"), [x, np.zeros_like(x)])
+
+
+def test_memory_without_elements() -> None:
+    """A masked view whose size is 0 reads nothing but zeros; the device's memory has an element, which stays as it is."""
+    path = Path(__file__).parents[4] / "conformance" / "cases" / "C119_masked_size_zero.mlir"
+    executable = Executable(package_of(path.read_text(), ("1=0",)))
+    x, y = np.full(1, 7, np.float16), np.full(2, 7, np.float16)
+    executable(x, y)
+    assert x.tolist() == [7]
+    assert y.tolist() == [0, 0]
