@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ktir.cost.least import Least, least_of_kernel, least_of_program
+from ktir.cost.program import kernel_work
 from ktir.diagnostics import KtirError, close_to
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.report import aligned
@@ -104,12 +106,18 @@ def _asked(text: str) -> dict[str, tuple[Resource, ...]]:
 def _bounds(machine: Machine) -> list[str]:
     """What bounds the program and its kernels, and what would have to change."""
     found = machine.bottlenecks
-    lines = ["bounds", f"  program: {found.program}"]
+    program, target, cycles = machine.program, machine.target, machine.report.cycles
+    works = [kernel_work(kernel, target) for kernel in program.kernels]
+    lines = ["bounds", f"  program: {found.program}; {_at_least(least_of_program(program, works, target), cycles)}"]
     remedies = {}
-    for kernel, bound in zip(machine.report.kernels, found.kernels, strict=True):
-        lines.append(f"  kernel '{kernel.name}': {bound}")
+    for kernel, bound, work in zip(machine.report.kernels, found.kernels, works, strict=True):
+        lines.append(f"  kernel '{kernel.name}': {bound}; {_at_least(least_of_kernel(program, work, target), kernel.cycles)}")
         remedies[bound.resource] = f"  to relieve the {bound.resource.title}: {bound.resource.remedy}"
     return [*lines, *remedies.values()]
+
+
+def _at_least(least: Least, cycles: int) -> str:
+    return f"at least {least.cycles:,.0f} cycles, {least.share(cycles):.0%} of it"
 
 
 def _what_if(machine: Machine, changed: dict[str, list[int]]) -> list[str]:

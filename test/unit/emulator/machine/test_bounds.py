@@ -23,6 +23,7 @@ from torch import nn
 import ktir
 from ktir.assembly import parse_module
 from ktir.context import context
+from ktir.cost.program import kernel_work
 from ktir.emulator.findings import Finding
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.control.control import control
@@ -161,6 +162,22 @@ def test_order_of_service_changes_no_chain() -> None:
     p = compiled(KERNELS["attention 2 heads 256x256x64"])
     usual = [s.chain for s in control(p, DATASHEET, checks=False).statistics]
     assert [[s.chain for s in control(p, DATASHEET, checks=False, seed=n).statistics] for n in range(2)] == [usual] * 2
+
+
+@pytest.mark.long
+def test_the_prediction_names_the_same_bound() -> None:
+    """The price from the words alone: of 9 in 10 kernels what it names saves as much as any other, to 2 % of the cycles."""
+    right, kernels = 0, 0
+    for text in KERNELS.values():
+        p = compiled(text)
+        found = Bottlenecks(p, DATASHEET, Machine(p, DATASHEET).report.kernels)
+        saved = {r: found.without(r) for r in Resource}
+        for number, (kernel, bound) in enumerate(zip(p.kernels, found.kernels, strict=True)):
+            named = kernel_work(kernel, DATASHEET).cost.bound.resource
+            right += saved[named][number] >= saved[bound.resource][number] - 0.02 * bound.cycles
+            kernels += 1
+    assert kernels > 70
+    assert right >= 0.9 * kernels
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK[:2] else pytest.mark.long) for n in KERNELS])
