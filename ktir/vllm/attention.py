@@ -74,10 +74,12 @@ class PagedAttention(AttentionImpl[StepInputs]):
         kv_sharing_target_layer_name: str | None = None,
         sinks: torch.Tensor | None = None,
     ) -> None:
-        refused = {attn_type: attn_type != AttentionType.DECODER, f"cache of {kv_cache_dtype}": kv_cache_dtype not in CACHES}
+        kinds = (AttentionType.DECODER, AttentionType.ENCODER_ONLY)
+        refused = {attn_type: attn_type not in kinds, f"cache of {kv_cache_dtype}": kv_cache_dtype not in CACHES}
         if named := [name for name, asked in refused.items() if asked]:
-            raise NotImplementedError(f"the paged attention of ktir has no {', '.join(named)}; use a decoder without it")
+            raise NotImplementedError(f"the paged attention of ktir has no {', '.join(named)}; use a model without it")
         self.num_heads, self.head_size, self.scale, self.num_kv_heads = num_heads, head_size, float(scale), num_kv_heads
+        self.encodes = attn_type == AttentionType.ENCODER_ONLY
         self.window, self.soft_cap, self.sinks = sliding_window, logits_soft_cap or None, sinks
         self.slopes = None if alibi_slopes is None else torch.tensor(alibi_slopes, dtype=torch.float32)
 
@@ -94,20 +96,12 @@ class PagedAttention(AttentionImpl[StepInputs]):
         output_block_scale: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Write `output` [sequences * tokens, heads, size]; `kv_cache` is keys and values [blocks, block size, heads of them, size]."""
-        keys, values = kv_cache
-        step, (block, heads, size) = attn_metadata, keys.shape[1:]
-        # The chip's compiler scatters and gathers rows of two dims, by a number for each.
-        keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
-        scales = (1.0, 1.0) if keys.dtype.itemsize > 1 else (layer._k_scale_float, layer._v_scale_float)
-        for cache, new, scale in zip((keys, values), (key, value), scales, strict=True):
-            cache.index_copy_(0, step.slots, _kept(new.reshape(-1, heads * size), scale, cache.dtype))
-        rows = (step.pages[:, :, None] * block + torch.arange(block)).view(-1)
-        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2).to(query.dtype) for c in (keys, values))
-        if scales != (1.0, 1.0):
-            k, v = k * scales[0], v * scales[1]
-        q = query.view(len(step.pages), -1, self.num_heads, size).transpose(1, 2)
+        step, size = attn_metadata, self.head_size
+        q, k, v = (x.view(len(step.pages), -1, x.numel() // (len(query) * size), size).transpose(1, 2) for x in (query, key, value))
+        if not self.encodes:
+            k, v = self._through_cache(layer, key, value, kv_cache, step, query.dtype)
         here, there = step.positions[:, None, :, None], torch.arange(k.shape[2])[None, None, None, :]
-        seen = there <= here
+        seen = there < step.lengths.clamp(min=1)[:, None, None, None] if self.encodes else there <= here
         if self.window is not None:
             seen = seen & (there > here - self.window)
         if self.soft_cap is None and self.sinks is None and self.slopes is None:
@@ -115,6 +109,21 @@ class PagedAttention(AttentionImpl[StepInputs]):
         else:
             found = self._written_out(q, k, v, seen, there - here)
         return output.copy_(found.transpose(1, 2).reshape(output.shape))
+
+    def _through_cache(
+        self, layer: Any, key: torch.Tensor, value: torch.Tensor, kv_cache: Any, step: StepInputs, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write what is new, and read all of each sequence's pages [sequences, heads, tokens, size]."""
+        keys, values = kv_cache
+        block, heads, size = keys.shape[1:]
+        # The chip's compiler scatters and gathers rows of two dims, by a number for each.
+        keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
+        scales = (1.0, 1.0) if keys.dtype.itemsize > 1 else (layer._k_scale_float, layer._v_scale_float)
+        for cache, new, scale in zip((keys, values), (key, value), scales, strict=True):
+            cache.index_copy_(0, step.slots, _kept(new.reshape(-1, heads * size), scale, cache.dtype))
+        rows = (step.pages[:, :, None] * block + torch.arange(block)).view(-1)
+        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2).to(dtype) for c in (keys, values))
+        return (k, v) if scales == (1.0, 1.0) else (k * scales[0], v * scales[1])
 
     def _written_out(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seen: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
         """Attention whose scores PyTorch's own does not know; operands [sequences, heads, tokens, size], scores in f32."""

@@ -16,6 +16,7 @@ from ktir.vllm import experts, state_space
 from ktir.vllm.attention import StepInputs
 from ktir.vllm.programs import Programs, Shape, groups
 from ktir.vllm.upstream import (
+    EncoderOnlyAttentionSpec,
     GPUModelRunner,
     MambaSpec,
     UniformTypeKVCacheSpecs,
@@ -73,6 +74,8 @@ class SpyreModelRunner(GPUModelRunner):
     shapes: Programs
     layers: list[list[str]]
     """Names of those that share a table of blocks."""
+    whole: list[bool]
+    """Whether a sequence has one block of the group, or needs none."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         _set_torch_accelerator_to_noop()
@@ -94,27 +97,26 @@ class SpyreModelRunner(GPUModelRunner):
         self.model = get_model(vllm_config=self.vllm_config).eval()
         experts.open_up(self.model)
         self.model_memory_usage = 0
-        compute_logits = self.model.compute_logits
+        compute_logits = getattr(self.model, "compute_logits", None)  # a model that embeds has none
 
         def forward(tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
             return self.model(tokens, positions) if self.embedding is None else self.model(None, positions, inputs_embeds=tokens)
 
-        def logits(hidden: torch.Tensor) -> torch.Tensor:
-            return compute_logits(hidden)
-
-        functions: list[Callable[..., torch.Tensor]] = [forward, logits]
+        functions: list[Callable[..., torch.Tensor]] = [forward]
+        if compute_logits is not None:
+            functions.append(lambda hidden: compute_logits(hidden))
+            self.model.compute_logits = self._padded_logits
         if not self.model_config.enforce_eager:
             torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10_000  # one for each shape
             functions = [torch.compile(f, backend="spyre", fullgraph=True, dynamic=False) for f in functions]
-        self.forward, self.logits = functions
-        self.model.compute_logits = self._padded_logits
+        self.forward, *self.logits = functions
 
     def _padded_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """One program for any number of sequences that are sampled."""
         rows = -len(hidden) % self.max_num_reqs  # more rows than seats are the logits of prompts
         parts = nn.functional.pad(hidden, (0, 0, 0, rows)).split(self.max_num_reqs)
         with recorded() as launches:
-            found = [self.logits(part) for part in parts]
+            found = [self.logits[0](part) for part in parts]
         self.launches += len(launches)
         return torch.cat(found)[: len(hidden)]
 
@@ -127,11 +129,14 @@ class SpyreModelRunner(GPUModelRunner):
         """
         groups = kv_cache_config.kv_cache_groups
         self.layers = [group.layer_names for group in groups]
-        self.in_states = [isinstance(group.kv_cache_spec, MambaSpec) for group in groups]
-        (page,) = {n for n, states in zip(kernel_block_sizes, self.in_states, strict=True) if not states} or {self.max_model_len}
+        self.whole = [isinstance(group.kv_cache_spec, (MambaSpec, EncoderOnlyAttentionSpec)) for group in groups]
+        block_sizes, sizes = [], iter(kernel_block_sizes)
+        for group in groups:  # vLLM tells none where nothing is kept
+            block_sizes.append(self.max_model_len if isinstance(group.kv_cache_spec, EncoderOnlyAttentionSpec) else next(sizes))
+        (page,) = {n for n, whole in zip(block_sizes, self.whole, strict=True) if not whole} or {self.max_model_len}
         self.shapes = Programs(self.max_num_reqs, self.max_num_tokens, -(-self.max_model_len // page), page)
         kept = {}
-        for group, block in zip(groups, kernel_block_sizes, strict=True):
+        for group, block in zip(groups, block_sizes, strict=True):
             spec = group.kv_cache_spec
             for name in group.layer_names:
                 own = spec.kv_cache_specs[name] if isinstance(spec, UniformTypeKVCacheSpecs) else spec
@@ -171,10 +176,10 @@ class SpyreModelRunner(GPUModelRunner):
             for row, i in enumerate(group):
                 own = slice(starts[i], starts[i + 1])
                 inputs.put(row, tokens[own], positions[..., own], seen[i])
-                for table, states, pages, slots in zip(tables, self.in_states, inputs.pages, inputs.slots, strict=True):
-                    used = 1 if states else -(-seen[i] // self.shapes.page)
+                for table, whole, pages, slots in zip(tables, self.whole, inputs.pages, inputs.slots, strict=True):
+                    used = 1 if whole else -(-seen[i] // self.shapes.page)
                     pages[row, :used] = table.block_table_tensor[i, :used]
-                    if not states:
+                    if not whole:
                         slots[row, :new] = table.slot_mapping[own]
             result = self._run(shape, inputs)
             for row, i in enumerate(group):
@@ -203,7 +208,8 @@ class SpyreModelRunner(GPUModelRunner):
         """Compile every program that a request can ask for."""
         for shape in self.shapes.all():
             self._run(shape, self._inputs(shape))
-        self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
+        if self.logits:
+            self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
 
     # What vLLM's runner asks of CUDA.
 

@@ -32,7 +32,7 @@ NAMES = {
         "MultipleOf",
     ),
     "vllm.v1.attention.backends.registry": ("AttentionBackendEnum", "register_backend"),
-    "vllm.v1.kv_cache_interface": ("MambaSpec", "UniformTypeKVCacheSpecs"),
+    "vllm.v1.kv_cache_interface": ("EncoderOnlyAttentionSpec", "MambaSpec", "UniformTypeKVCacheSpecs"),
     "vllm.v1.worker.cpu_model_runner": ("_set_torch_accelerator_to_noop", "_torch_cuda_wrapper"),
     "vllm.v1.worker.gpu_model_runner": ("GPUModelRunner",),
     "vllm.v1.worker.gpu_worker": ("Worker", "init_worker_distributed_environment"),

@@ -3,23 +3,20 @@
 
 import json
 import random
-import signal
-import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import openai
 import pytest
+from loopback import Server, serve
 from oracle import oracle
 from tiny import make
 
-OPTIONS = "--dtype float16 --max-model-len 128 --max-num-seqs 4 --block-size 16 --max-num-batched-tokens 64 --served-model-name tiny"
+OPTIONS = "--dtype float16 --max-model-len 128 --max-num-seqs 4 --block-size 16 --max-num-batched-tokens 64"
 GREEDY = {"ignore_eos": True, "return_token_ids": True}
 CLIENTS, REQUESTS, MORE = 8, 200, 1000
 MALFORMED: list[dict[str, Any]] = [
@@ -32,44 +29,10 @@ MALFORMED: list[dict[str, Any]] = [
 ]
 
 
-class Server(NamedTuple):
-    """The model's folder, a client, the address, and the number of the process."""
-
-    folder: str
-    client: openai.OpenAI
-    address: str
-    process: int
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that is asked to go at the end, and does."""
-    folder = make("llama", tmp_path_factory.mktemp("model"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = (Path(folder) / "server.log").open("w")
-    vllm = str(Path(sys.executable).with_name("vllm"))
-    process = subprocess.Popen(
-        [vllm, "serve", folder, "--host", "127.0.0.1", "--port", str(port), *OPTIONS.split()], stdout=log, stderr=log
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            assert process.poll() is None, Path(log.name).read_text()[-3000:]
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=5)
-                break
-            except OSError:
-                time.sleep(1)
-        yield Server(folder, openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0), address, process.pid)
-        process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
-        assert process.wait(30) == 0
-        assert time.monotonic() - start < 5
-    finally:
-        if process.poll() is None:
-            process.kill()
+    with serve(make("llama", tmp_path_factory.mktemp("model")), *OPTIONS.split()) as found:
+        yield found
 
 
 def test_a_completion_is_that_of_transformers(server: Server) -> None:

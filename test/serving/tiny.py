@@ -1,5 +1,6 @@
 """Tiny models with random weights and a tokenizer, made here."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,4 +123,26 @@ def make(family: str, folder: Path) -> str:
         words = model.get_output_embeddings().weight
         words.mul_((torch.randn(len(words), 1) * 0.35).exp())
     model.to(torch.float16).save_pretrained(folder)
+    return str(folder)
+
+
+def make_encoder(folder: Path) -> str:
+    """A tiny BERT whose embedding of a text is the mean over its tokens, of length one, as sentence-transformers lays such models out."""
+    fast = tokenizer()
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=len(fast), **sizes))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(4) if p.dim() == 2 else p.add_(torch.randn_like(p) * 0.1)
+    model.to(torch.float16).save_pretrained(folder)
+    parts = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    kinds = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"} for i, (path, kind) in enumerate(parts)
+    ]
+    (folder / "modules.json").write_text(json.dumps(kinds))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 128, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     return str(folder)
