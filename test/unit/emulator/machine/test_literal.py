@@ -14,7 +14,7 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_runs import differing, literal
-from machine_builds import LXLU, LXSU, MNIL, MNIS, Build, on_halves, program, v1, v2, v3, vacc, vin, vout, vred
+from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, Build, on_halves, program, v1, v2, v3, vacc, vin, vout, vred
 
 import ktir.checking.literal
 from ktir.checking.literal import arithmetic, elementary
@@ -27,7 +27,7 @@ from ktir.isa.descriptor import Bound
 from ktir.isa.kinds import KINDS, REDUCTIONS
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
-from ktir.target import DATASHEET, HALVES
+from ktir.target import DATASHEET, HALVES, PAIRS
 
 WORDS: tuple[Callable[..., tuple[str, dict]], ...] = (v1, v2, v3)
 SPECIAL = [
@@ -200,6 +200,31 @@ def test_coefficients_are_those_of_the_page() -> None:
     listed = {n: tuple(map(float.fromhex, text.split())) for n, text in re.findall(r"`(\w+)`:\n\n```text\n(.*?)```", page, re.S)}
     assert listed == elementary.SERIES
     assert hex(int(elementary.TWO_OVER_PI * 2**320))[2:] in page
+
+
+@pytest.mark.parametrize("half", PAIRS)
+def test_products_of_pairs(half: str) -> None:
+    """Of any bytes; the array takes two of them from each lane, along K."""
+    b, rng, rows = Build("pairs", 1), np.random.default_rng(5), 3
+    w, a, y = b.take(64), b.take(rows), b.take(4 * rows)
+    for i, (base, n) in enumerate(((w, 64), (a, rows))):
+        b.add(MNIL, "move", src=b.ddr(i, (n,), (1,)), dst=b.lx((n,), (1,), base=base))
+    b.sig(MNIL, LXLU)
+    b.wait(LXLU, MNIL)
+    b.add(LXLU, "push", lx=b.lx((64,), (1,), base=w), fifo="W")
+    b.add(LXLU, "push", lx=b.lx((rows,), (1,), base=a), fifo="A")
+    b.add(PT, "ldw")
+    b.add(PT, "mm", rows=rows)
+    b.add(PT, "pto")
+    b.rep(1, rows, vin(0, "P"), vout(0, "O"))
+    b.add(LXSU, "pull", lx=b.lx((rows,), (2,), base=y, corelet_step=2 * rows, element_bytes=4), fifo="O")
+    b.sig(LXSU, MNIS)
+    b.wait(MNIS, LXSU)
+    b.add(MNIS, "move", dst=b.ddr(2, (rows,), (2,), element_bytes=4), src=b.lx((rows,), (2,), base=y, element_bytes=4))
+    arguments = [Argument("w", "input", 64, 2), Argument("a", "input", rows, 2), Argument("y", "output", 2 * rows, 4)]
+    lanes = [rng.integers(0, 2**16, (n, 64)).astype(np.uint32).view(np.float32) for n in (64, rows)]
+    lanes[1][0] = np.uint32(0x7F7F if half == "e4m3x2" else 0x7C03).view(np.float32) if half != "i8x2" else lanes[1][0]  # NaN, infinity
+    agrees(on_halves(program("pairs", arguments, b.kernel()), half), [*lanes, np.zeros(carrier_shape(arguments[2]), np.float32)])
 
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
