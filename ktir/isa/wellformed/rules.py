@@ -65,7 +65,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
         Rule("Elements have the size and format of those of their argument.", "but argument"),
         Rule("The base, each value of the core table, strides and steps are multiples of the unit: a stick, or of element descriptors an element.", "no multiple of"),
         Rule("Live positions lie inside of the argument, or of LX, on every core and in every trip.", "reaches "),
-        Rule("What one core reaches of an argument in a kernel is no longer than an address can span.", "can be addressed"),
+        Rule("What one core reaches through a descriptor in a kernel is no longer than an address can span.", "can be addressed"),
         Rule("`index` is a descriptor of 4-byte elements with an entry for each position of the inner dim that it replaces, which exists; indices are below a size.", "for its indices|has a dim or size|expects dim in|expects an index for each"),
     ),
     "Bodies": (

@@ -27,6 +27,7 @@ from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, fit_twins, live_at_once
 from ktir.passes.scratchpad.resident_values import ResidentValues
+from ktir.passes.scratchpad.spans import split_transfers
 from ktir.pipeline import Pass
 from ktir.target import Target, element_bytes
 
@@ -52,6 +53,7 @@ class AllocateScratchpadPass(Pass):
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "grid" in op.attributes and EXCHANGE not in op.attributes:
                 self.allocate(op, target)
+        split_transfers(module, target)
         set_level(module, Level.ALLOCATED)
 
     def allocate(self, kernel: func.FuncOp, target: Target) -> None:

@@ -1,0 +1,179 @@
+"""Transfers that reach further in memory than an address can span are cut into several, each from a tile of its own.
+
+A tensor lies in sticks whose columns are as far apart as it has rows: a few rows of one that is larger than the span reach over all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ktir.analysis.calls import argument_attributes
+from ktir.analysis.points import Points
+from ktir.diagnostics import refused
+from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
+from ktir.dialects._foundation import affine
+from ktir.dialects._ktdp.views import memory_view
+from ktir.mlir import func, ir, is_a, scf
+from ktir.target import Target, element_bytes
+
+
+def split_transfers(module: ir.Module, target: Target) -> None:
+    """Cut the loads and stores of every kernel at the allocated level. Raises Unsupported where a part of one dim reaches too far."""
+    if max(map(_bytes, module.body.operations), default=0) > target.span_bytes:
+        for op in module.body.operations:
+            if isinstance(op, func.FuncOp) and "grid" in op.attributes:
+                for one in list(_transfers(op.operation)):
+                    one.cut(target.span_bytes)
+
+
+def _bytes(op: ir.Operation) -> int:
+    """Of the largest argument of a function that says how its memory is laid out."""
+    layouts = (
+        [kt.LayoutAttr(d["ktir.layout"]) for d in argument_attributes(op) if "ktir.layout" in d] if isinstance(op, func.FuncOp) else []
+    )
+    return max((prod(layout.device) * element_bytes(layout.dtype) for layout in layouts), default=0)
+
+
+@dataclass(frozen=True)
+class _Dim:
+    """What one dim of a tile adds to its addresses: elements from one position to the next, and how many there are."""
+
+    number: int
+    stride: int
+    extent: int
+
+    @property
+    def reach(self) -> int:
+        return (self.extent - 1) * abs(self.stride)
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """A load that is stored to the scratchpad, or the other way round."""
+
+    store: ir.Operation
+    load: ir.Operation
+    memory: ir.Operation
+    """The access tile in memory."""
+    span: int
+    """Elements from the first to the last that any one core reaches in all trips."""
+    dims: tuple[_Dim, ...]
+    """Those that may be cut, of the tile."""
+
+    def cut(self, most: int) -> None:
+        """In place of one transfer, as few as reach no further than `most` bytes each."""
+        size = element_bytes(ir.RankedTensorType(self.load.results[0].type).element_type)
+        if self.span * size <= most:
+            return
+        dim = max(self.dims, key=lambda d: d.reach, default=_Dim(0, 0, 1))
+        room = most // size - (self.span - dim.reach)
+        if room < 0 or not dim.stride:
+            text = f"reaches over {self.span * size:,} bytes on a core, more than the {most:,} that an address spans"
+            raise refused(self.memory, f"{text}; the nearest supported form is on parts of the tensor")
+        count = room // abs(dim.stride) + 1
+        with ir.InsertionPoint(self.store), self.store.location:
+            for first in range(0, dim.extent, count):
+                part = dim.number, first, min(count, dim.extent - first)
+                source, destination = (_part(op, *part) for op in (self.load.operands[0].owner, self.store.operands[1].owner))
+                value = ktdp.load(source, ir.RankedTensorType(self.load.results[0].type).element_type, loc=self.load.location)
+                ktdp.store(value, destination)
+        self.store.erase()
+        if not list(self.load.results[0].uses):
+            self.load.erase()
+
+
+def _part(op: ir.Operation, dim: int, first: int, extent: int) -> ir.Value:
+    """The tile of `extent` positions of a dim from `first` on."""
+    tile = op.opview
+    shape = [extent if d == dim else n for d, n in enumerate(tile.shape)]
+    if isinstance(tile, ktdp.ConstructAccessTileOp):
+        moved = [e + first if d == dim else e for d, e in enumerate(tile.base_map.results)]
+        attributes = {name: op.attributes[name] for name in op.attributes} | {
+            "base_map": ir.AffineMapAttr.get(ir.AffineMap.get(tile.base_map.n_dims, 0, moved)),
+            "access_tile_set": affine.box_set(shape),
+        }
+        made = ir.Operation.create(op.name, results=[ktdp.AccessTileType.build(shape)], operands=list(op.operands), attributes=attributes)
+        return made.results[0]
+    variable = len(tile.captured) + dim
+    subscripts = [
+        (view, list(m.results)) if view is not None else m.results[0] + (first if variable in _used(m.results[0]) else 0)
+        for m, view in tile.subscripts
+    ]
+    return ktdp.construct_indirect_access_tile(tile.base, subscripts, shape, captured=list(tile.captured))
+
+
+def _used(expression: ir.AffineExpr) -> dict[int, int]:
+    """The dims of a sum of dims and numbers, and how often each stands in it; empty for another expression."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return {expression.position: 1}
+    if isinstance(expression, ir.AffineAddExpr):
+        one, other = _used(expression.lhs), _used(expression.rhs)
+        return {d: one.get(d, 0) + other.get(d, 0) for d in one | other}
+    return {}
+
+
+def _transfers(kernel: ir.Operation) -> Iterator[_Transfer]:
+    """Those between memory and the scratchpad, in order."""
+    indices = [a for a in kernel.regions[0].blocks[0].arguments if isinstance(a.type, ir.IndexType)]
+    points = Points(kernel, {a.arg_number: 0 for a in indices})  # wherever an argument lies
+    yield from _of_block(kernel.regions[0].blocks[0], points)
+
+
+def _of_block(block: ir.Block, points: Points) -> Iterator[_Transfer]:
+    for view in block.operations:
+        op = view.operation
+        if is_a(op, scf.ForOp):
+            lower, upper, step = (points(v) for v in list(op.operands)[:3])
+            last = lower + (np.maximum(upper - 1 - lower, 0) // step) * step
+            ends = np.stack(np.broadcast_arrays(lower, last), -1)  # of what grows from trip to trip, they are the extremes
+            live = np.broadcast_to(points.live[..., None], (*points.live.shape, 2))
+            with points.loop(op.regions[0].blocks[0].arguments[0], ends, live):
+                yield from _of_block(op.regions[0].blocks[0], points)
+        elif is_a(op, scf.IfOp):
+            for region in op.regions:
+                for inner in region.blocks:
+                    yield from _of_block(inner, points)
+        elif is_a(op, ktdp.StoreOp) and not isinstance(op.operands[0].owner, ir.Block) and is_a(op.operands[0].owner, ktdp.LoadOp):
+            load = op.operands[0].owner.operation
+            tiles = [tile.owner.operation for tile in (load.operands[0], op.operands[1])]
+            memory = next((t for t in tiles if (base := memory_view(t.operands[0])) and base.memory_space == "global"), None)
+            if memory is not None:
+                span, dims = _reach(memory, points)
+                yield _Transfer(op, load, memory, span, dims)
+
+
+def _reach(op: ir.Operation, points: Points) -> tuple[int, tuple[_Dim, ...]]:
+    """Elements from the first to the last that any core may touch through a tile, and the dims that may be cut."""
+    tile = op.opview
+    view = memory_view(tile.base)
+    assert view is not None
+    first, dims, fixed = points.number(view.offset), [], 0
+    if isinstance(tile, ktdp.ConstructAccessTileOp):
+        for d, (expression, stride) in enumerate(zip(tile.base_map.results, view.strides, strict=True)):
+            first = first + points.affine(expression, tile.index_operands) * stride
+            dims.append(_Dim(d, stride, tile.shape[d]))
+    else:
+        captured = [*map(points, tile.captured), *(points.number(0) for _ in tile.shape)]
+        uses = [_used(e) for m, _ in tile.subscripts for e in m.results]
+        for (m, index), stride, size in zip(tile.subscripts, view.strides, view.sizes, strict=True):
+            if index is not None:
+                fixed += (size - 1) * abs(stride)
+                continue
+            first = first + points.affine(m.results[0], captured) * stride
+            for d in range(len(tile.shape)):
+                number = len(tile.captured) + d
+                if number in _used(m.results[0]):
+                    alone = sum(number in u for u in uses) == 1
+                    dim = _Dim(d, stride, tile.shape[d])
+                    fixed += 0 if alone else dim.reach
+                    dims += [dim] if alone else []
+    low = first + sum(min((d.extent - 1) * d.stride, 0) for d in dims)
+    high = first + sum(max((d.extent - 1) * d.stride, 0) for d in dims)
+    per_core = tuple(range(1, low.ndim))
+    span = int((high.max(per_core) - low.min(per_core)).max()) + fixed + 1
+    return span, tuple(d for d in dims if d.number != len(tile.shape) - 1)

@@ -1,0 +1,130 @@
+"""Tensors that are larger than what an address spans, on a machine whose addresses span little. PyTorch in f64 is the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import ktir
+from ktir import config
+from ktir.assembly import parse_module
+from ktir.checking.levels import check_levels
+from ktir.context import context
+from ktir.diagnostics import Unsupported
+from ktir.isa import addresses
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
+from ktir.runtime import executable
+
+pytestmark = pytest.mark.usefixtures("on_chip")
+SPAN = 64 * 1024
+"""Bytes: 8 columns of sticks of 64 rows."""
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> str:
+    """The file of a target whose addresses span little."""
+    (tmp_path / "near.toml").write_text(f"span_bytes = {SPAN}\n")
+    return str(tmp_path / "near.toml")
+
+
+def half(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).half()
+
+
+ROWS = torch.tensor([299, 0, 7, 7, 64, 123, 255])
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "element by element": (lambda x: x * 2 + 1, (half(300, 1000),)),
+    "rows": (lambda x: torch.softmax(x, -1), (half(300, 1000),)),
+    "columns": (lambda x: x.sum(0), (half(300, 1000),)),
+    "another order": (lambda x: x.t() * 1.5, (half(300, 1000),)),
+    "looked up": (lambda w: F.embedding(ROWS, w), (half(300, 1000),)),
+    "f32": (lambda x: x.float() * 3, (half(300, 1000),)),
+    "integers": (lambda x: (x * 16).to(torch.int32) + 1, (half(300, 1000),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str, near: str) -> None:
+    function, inputs = CASES[name]
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"fallback": "error", "target": near}
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(function, backend="spyre", dynamic=False, options=options)(*inputs)
+    (launch,) = launches
+    assert launch.machine.target.span_bytes == SPAN
+    assert max(x.numel() * x.element_size() for x in inputs) > SPAN
+    wanted = function(*(x.double() for x in inputs))
+    if got.dtype == torch.int32:
+        assert torch.equal(got, function(*inputs))
+    else:
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=2**-9, atol=2**-14)
+
+
+def compiled(name: str, near: str | None) -> Any:
+    function, inputs = CASES[name]
+    text = ktir.capture(function, *inputs)
+    with config.patch(**({"target": near} if near else {})), context(), ir.Location.unknown():
+        return text, read(compile_logical(parse_module(text)))
+
+
+def run_something() -> None:
+    """A launch, as the fixture asks for one."""
+    torch._dynamo.reset()
+    torch.compile(torch.neg, backend="spyre")(torch.ones(4).half())
+
+
+def test_as_few_parts_as_can_be(near: str) -> None:
+    run_something()
+    _, package = compiled("element by element", near)
+    program = package.program
+    (kernel,) = program.kernels
+    for unit, words in kernel.units.items():
+        moved = [d for w in words if w.op == "move" for n in ("src", "dst") if (d := kernel.descriptors[w[n]]).arg is not None]
+        if moved:
+            assert len(moved) > 1, unit
+            spans = [addresses.core_span(d, kernel, {0: 99, 1: 99, 2: 99}, 0) for d in moved]
+            assert max(spans) <= SPAN
+            assert sum(d.extent[0] for d in moved) == 16
+    _, whole = compiled("element by element", None)
+    words = [w for ws in whole.program.kernels[0].units.values() for w in ws if w.op == "move"]
+    assert len(words) == 2, "where addresses reach, nothing is cut"
+
+
+@pytest.mark.parametrize("name", ["element by element", "f32", "rows"])
+def test_every_level_has_the_same_bits(name: str, near: str) -> None:
+    run_something()
+    function, inputs = CASES[name]
+    text, _ = compiled(name, None)
+    wanted = function(*inputs).numpy()
+    arrays = [*(x.numpy() for x in inputs), np.zeros_like(wanted)]
+    with config.patch(target=near):
+        *_, tape, step = check_levels(text, arrays)
+    assert (tape.arrays[-1] == step.arrays[-1]).all()
+    np.testing.assert_allclose(tape.arrays[-1].astype(np.float64), wanted.astype(np.float64), rtol=2**-9, atol=2**-14)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "op", "reach"),
+    [
+        (lambda i, w: F.embedding(i, w), (ROWS, half(600, 64)), "construct_indirect_access_tile", "76,800"),
+        (lambda x, i, y: x.index_copy(0, i, y), (half(300, 1000), ROWS[:3], half(3, 1000)), "construct_indirect_access_tile", "600,048"),
+        (lambda x, w: x @ w, (half(300, 512), half(512, 640)), "construct_access_tile", "655,360"),
+    ],
+    ids=["one column of sticks", "rows side by side", "steps of a loop"],
+)
+def test_what_cannot_be_cut(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], op: str, reach: str, near: str) -> None:
+    """Refused by op, with a way out."""
+    run_something()
+    text = ktir.capture(function, *inputs)
+    with config.patch(target=near), context(), ir.Location.unknown(), pytest.raises(Unsupported) as found:
+        compile_logical(parse_module(text, "f.mlir"))
+    assert f"'ktdp.{op}' op reaches over {reach} bytes on a core, more than the 65,536 that an address spans" in str(found.value)
+    assert "the nearest supported form is on parts of the tensor" in str(found.value)
