@@ -64,7 +64,6 @@ def _configured(case: Case, layers: int | None) -> Any:
         if getattr(whole, "layer_types", None):
             given["layer_types"] = whole.layer_types[:layers]
         whole = transformers.AutoConfig.for_model(case.config["family"], **given | {"num_hidden_layers": layers})
-    whole._attn_implementation = "sdpa"
     return whole
 
 
@@ -84,7 +83,10 @@ def _model(config: Any, dtype: torch.dtype) -> Any:
     import transformers
 
     with torch.device("meta"):
-        return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+    if hasattr(config, "num_local_experts"):
+        model.set_experts_implementation("batched_mm")  # reads the weights of what is chosen; the others hide in an operator
+    return model
 
 
 def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> int:
@@ -128,6 +130,9 @@ def bound(case: Case) -> float:
     words = model.get_output_embeddings().weight.numel()
     inner = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
     inner -= 0 if model.config.tie_word_embeddings else words  # the logits are apart: of one token alone
+    experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
+    if experts:  # all tokens may choose the same ones
+        inner -= round(experts * (1 - config.num_experts_per_tok / config.num_local_experts))
     kept = 2 * config.num_hidden_layers * config.num_key_value_heads * _head_size(config) * case.batch * (case.context - case.tokens)
     read_bytes = (inner + words + kept) * getattr(torch, case.dtype).itemsize
     products = (inner * case.tokens + words) * case.batch

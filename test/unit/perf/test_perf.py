@@ -76,6 +76,20 @@ def test_two_small_models_tell_a_large_one(tokens: int) -> None:
     assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)  # kernels overlap a little differently
 
 
+def test_layers_of_experts_and_windows_are_measured() -> None:
+    """Two kinds of layers by turns, so that four layers are compiled for six."""
+    sizes = {
+        "family": "gpt_oss",
+        "num_hidden_layers": 6,
+        "head_dim": 64,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 16,
+    }
+    row = measure(Case("experts", {**TINY, **sizes, "tie_word_embeddings": False}, "float16", 1, 1, 32))
+    assert 0 < row.bound < row.ms  # of four experts two are read
+
+
 def test_the_bound_is_of_memory_or_of_products() -> None:
     layer = 256 * 256 * 2 + 2 * 256 * 128 + 3 * 256 * 512
     inner, words = 5 * layer + 11 * 256, 512 * 256  # norms: two of each layer, and the last
