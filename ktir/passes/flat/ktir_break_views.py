@@ -37,6 +37,7 @@ from ktir.passes.flat.memory.indirect import indices_apart
 from ktir.passes.flat.memory.insertions import insertions_apart
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.shapes_to_memory import ShapesToMemory
+from ktir.passes.flat.memory.transposed_loads import load_once
 from ktir.passes.flat.products import products_by_halves
 from ktir.passes.flat.refine import split_loops
 from ktir.passes.flat.repeated import reduce_once
@@ -72,6 +73,7 @@ class BreakViewsPass(Pass):
                 arguments = NewArguments(function)
                 drop_unused_inputs(function)
                 drop_unit_dims(function)
+                load_once(function)
                 insertions_apart(function)
                 reduce_once(function)
                 order_variables(function)

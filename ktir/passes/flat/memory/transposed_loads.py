@@ -1,0 +1,59 @@
+"""What is loaded several times, with its dims in other orders, is loaded once: readers walk it as they did."""
+
+from __future__ import annotations
+
+from ktir.dialects import ktdp
+from ktir.dialects.structured import Generic, element_of, maps_of, set_maps
+from ktir.mlir import func, ir, is_a, linalg
+
+_Dims = list[tuple[int, int]]
+"""Size and stride of each dim of a view."""
+
+
+def load_once(function: func.FuncOp) -> None:
+    """Let ops read the first one of such loads. What a matmul reads stays as it is, for PT takes its operands in orders of their own, and
+    so does memory that the function stores to."""
+    ops = [op.operation for op in function.regions[0].blocks[0].operations]
+    stored = {tile.owner.operands[0].owner.operands[0] for op in ops if is_a(op, ktdp.StoreOp) for tile in list(op.operands)[1:]}
+    first: dict[tuple[ir.Value, str, frozenset[tuple[int, int]]], tuple[ir.Value, _Dims]] = {}
+    for op in ops:
+        view = _whole(op) if is_a(op, ktdp.LoadOp) else None
+        if view is None or view.operands[0] in stored or not all(_walks(use) for use in op.results[0].uses):
+            continue
+        dims = _dims(view)
+        if len(set(dims)) < len(dims):
+            continue
+        kept, others = first.setdefault((view.operands[0], str(element_of(op.results[0])), frozenset(dims)), (op.results[0], dims))
+        if others != dims:
+            for use in list(op.results[0].uses):
+                _read(use.owner.operation, use.operand_number, kept, [dims.index(dim) for dim in others])
+
+
+def _whole(load: ir.Operation) -> ir.Operation | None:
+    """The view that a load takes all of, with sizes and strides that are numbers."""
+    tile = load.operands[0].owner
+    if not is_a(tile, ktdp.ConstructAccessTileOp) or not all(i == 0 for i in tile.opview.indices):
+        return None
+    view = tile.operands[0].owner.opview
+    known = all(isinstance(n, int) for n in (*view.sizes, *view.strides))
+    same = known and list(view.sizes) == list(ir.RankedTensorType(load.results[0].type).shape)
+    return view.operation if same and len(view.operation.operands) == 1 else None
+
+
+def _dims(view: ir.Operation) -> _Dims:
+    return list(zip(view.opview.sizes, view.opview.strides, strict=True))
+
+
+def _walks(use: ir.OpOperand) -> bool:
+    """Whether a use is an input of an op that is no matmul."""
+    op = use.owner.operation
+    return is_a(op, linalg.GenericOp) and use.operand_number < len(Generic(op).inputs) and Generic(op).contraction is None
+
+
+def _read(op: ir.Operation, number: int, value: ir.Value, order: list[int]) -> None:
+    """Read `value`, whose dim i is dim `order[i]` of what was read."""
+    maps = maps_of(op)
+    old = maps[number]
+    maps[number] = ir.AffineMap.get(old.n_dims, old.n_symbols, [old.results[d] for d in order])
+    op.operands[number] = value
+    set_maps(op, maps)
