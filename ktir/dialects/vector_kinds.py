@@ -10,6 +10,7 @@ from typing import Any
 from ktir.arithmetic.elementary import FLOAT_PREDICATES
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import KtirError, close_to
+from ktir.dialects.structured import SUM_OF_TWO
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
 from ktir.target import BYTES, HALVES, is_byte_float, is_half, type_letter
@@ -123,7 +124,7 @@ def declared_kind(op: ir.Operation) -> str | None:
 
 def is_scalar_op(op: ir.Operation) -> bool:
     """Whether an op computes single numbers, whatever the types: every level has such ops in bodies."""
-    return op.name.partition(".")[0] in ("arith", "math") or declared_kind(op) is not None
+    return op.name.partition(".")[0] in ("arith", "math") or op.name == SUM_OF_TWO or declared_kind(op) is not None
 
 
 def _fits(name: str, letters: str, result: str) -> bool:

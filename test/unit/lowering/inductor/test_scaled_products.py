@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import ScalingType, scaled_mm
 
 import ktir
+from ktir import config
 from ktir.assembly import parse_module
 from ktir.checking.stream import check_package
 from ktir.context import context
@@ -186,7 +187,7 @@ def test_the_stream_is_what_ktir_says() -> None:
     one = torch.tensor(1.0)
     with torch.no_grad():
         text = str(ktir.capture(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one))
-    with context(), ir.Location.unknown():
+    with context(), ir.Location.unknown(), config.patch(verify_each=True):
         package = read(compile_logical(parse_module(text), cores=2))
     program = Executable(package)
     assert "vector<2xf8E4M3FN>" not in text
