@@ -18,6 +18,7 @@ from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.module_level import Level
 from ktir.mlir import arith, func, ir, is_a, linalg, named, operations
 from ktir.roles import HOST_ROLES, Role
+from ktir.target import is_byte
 
 Rule = Callable[[ir.Operation, tuple[int, ...] | None], None]
 
@@ -123,8 +124,19 @@ def _views_of(base: ir.Value, offset: int = 0) -> Iterator[tuple[ir.Operation, i
             yield from _views_of(op.results[0], offset + distance)
 
 
+def _in_memory(element: ir.Type, op: ir.Operation) -> ir.Type:
+    """The type that elements of an argument have at the flat level: integers have 32 bits, floats of one byte are held as f16."""
+    while op.parent is not None:
+        op = op.parent.operation
+    if Level.of(op) is not Level.FLAT:
+        return element
+    if isinstance(element, ir.IntegerType):
+        return ir.IntegerType.get_signless(32)
+    return ir.F16Type.get() if is_byte(str(element)) else element
+
+
 def _view(view: ir.Operation, offset: int, declared: ir.RankedTensorType, strides: list[int] | None, note: Diagnostic) -> None:
-    if view.opview.element_type != declared.element_type:
+    if view.opview.element_type not in (declared.element_type, _in_memory(declared.element_type, view)):
         raise Broken(f"shows elements of type {view.opview.element_type} of a tensor that is declared as '{declared}'", note)
     sizes, steps = view.opview.sizes, view.opview.strides
     if view.opview.masked or any(not isinstance(n, int) for n in (*sizes, *steps)) or 0 in sizes:

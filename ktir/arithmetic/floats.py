@@ -388,7 +388,7 @@ def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
     fraction, least = _LEAST[kind]
     most = _E4M3_MOST if kind == "f8E4M3FN" else np.float32(65536)
     with quiet():
-        result = np.clip(x, -most, most, out=out)
+        result = np.asarray(np.clip(x, -most, most, out=out))  # of one number, too
         unit = np.maximum(result.view(np.uint32) & _EXPONENT, least)
         unit += np.uint32(((23 - fraction) << 23) | 0x400000)
         sign = result.view(np.uint32) & _SIGN

@@ -117,6 +117,8 @@ def _division(function: func.FuncOp) -> str:
     if moves_residents(function.operation):
         sent = sum(op.operation.name == "ktdp.inter_tile_produce" for op in function.regions[0].blocks[0].operations)
         return f"{_count(sent, 'piece')} of what stays between kernels, from one core to all"
+    if "ktir.work" not in function.attributes:
+        return "as its author divides it"
     division = kt.WorkAttr(function.attributes["ktir.work"])
     return _parts(list(division.splits), list(division.tile), KernelFunction(function.operation).rows)
 

@@ -40,12 +40,12 @@ class CommandLine:
         return [part for part in self.values.get(name, "").split(",") if part]
 
     def number(self, name: str) -> int | None:
-        """A non-negative number. Raises UsageError."""
+        """A non-negative number of 63 bits. Raises UsageError."""
         text = self.values.get(name)
         if text is None:
             return None
-        if not text.isdecimal():
-            raise UsageError(f"'--{name}={text}': expected a number")
+        if not text.isdecimal() or int(text) >= 1 << 63:
+            raise UsageError(f"'--{name}={text}': expected a number" + (" below 2**63" if text.isdecimal() else ""))
         return int(text)
 
     def real(self, name: str, default: float) -> float:

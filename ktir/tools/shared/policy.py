@@ -12,9 +12,14 @@ from ktir.tools.shared.flags import CommandLine, Flag, UsageError
 
 
 def policy_flags() -> tuple[Flag, ...]:
-    """One flag per field of Policy."""
+    """One flag per field of Policy that a text can give."""
     hints, texts = get_type_hints(Policy), _texts()
-    return tuple(_flag(f.name, hints[f.name], f.default, texts.get(f.name, "")) for f in fields(Policy))
+    return tuple(_flag(f.name, hints[f.name], f.default, texts.get(f.name, "")) for f in fields(Policy) if _is_simple(hints[f.name]))
+
+
+def _is_simple(hint: Any) -> bool:
+    kind = _plain(hint)
+    return kind in (bool, int, float) or get_origin(kind) is Literal
 
 
 def policy_of(line: CommandLine) -> Policy:
@@ -60,9 +65,12 @@ def _value(name: str, hint: Any, text: str) -> Any:
         if kind is not hint and text == "none":
             return None
         try:
-            return kind(text)
+            value = kind(text)
         except ValueError:
-            raise UsageError(f"'--{name}={text}': expected a number") from None
+            value = -1
+        if value < 0:
+            raise UsageError(f"'--{name}={text}': expected a number that is not negative")
+        return value
     return text
 
 

@@ -246,6 +246,8 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("--arg=ou=ones",), "'add' has no argument 'ou'; did you mean 'out'?"),
         (("--func=ad",), "has no function 'ad'; did you mean 'add'?"),
         (("--random=0", "--lx-bytes=many"), "'--lx-bytes=many': expected a number"),
+        (("--random=0", "--lx-bytes=-1"), "'--lx-bytes=-1': expected a number that is not negative"),
+        (("--random=0", "--disturbance=foo"), "unknown command line argument '--disturbance'"),
         (("--random=0", "--out=out=y.npy"), "expected a file"),
         (("--random=0", "--out=out=@/nowhere/y.npy"), "cannot open output file '/nowhere/y.npy': No such file or directory"),
         (("--random=0", "--out=ot=@y.npy"), "did you mean 'out'?"),

@@ -15,11 +15,11 @@ _EXACT = names(
     arith.SelectOp,
     arith.NegFOp,
     math.AbsFOp,
-    "math.copysign",
+    math.CopySignOp,
     arith.MaximumFOp,
     arith.MinimumFOp,
-    "arith.maxnumf",
-    "arith.minnumf",
+    arith.MaxNumFOp,
+    arith.MinNumFOp,
 )
 """Ops whose results are among their operands, but for a sign."""
 _WITH_BODY = (linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)

@@ -16,7 +16,6 @@ from ktir import config
 from ktir.assembly import parse_module
 from ktir.checking.levels import check_levels
 from ktir.context import context
-from ktir.diagnostics import Unsupported
 from ktir.isa import addresses
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
@@ -109,22 +108,3 @@ def test_every_level_has_the_same_bits(name: str, near: str) -> None:
         *_, tape, step = check_levels(text, arrays)
     assert (tape.arrays[-1] == step.arrays[-1]).all()
     np.testing.assert_allclose(tape.arrays[-1].astype(np.float64), wanted.astype(np.float64), rtol=2**-9, atol=2**-14)
-
-
-@pytest.mark.parametrize(
-    ("function", "inputs", "op", "reach"),
-    [
-        (lambda i, w: F.embedding(i, w), (ROWS, half(600, 64)), "construct_indirect_access_tile", "76,800"),
-        (lambda x, i, y: x.index_copy(0, i, y), (half(300, 1000), ROWS[:3], half(3, 1000)), "construct_indirect_access_tile", "600,048"),
-        (lambda x, w: x @ w, (half(300, 512), half(512, 640)), "construct_access_tile", "655,360"),
-    ],
-    ids=["one column of sticks", "rows side by side", "steps of a loop"],
-)
-def test_what_cannot_be_cut(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], op: str, reach: str, near: str) -> None:
-    """Refused by op, with a way out."""
-    run_something()
-    text = ktir.capture(function, *inputs)
-    with config.patch(target=near), context(), ir.Location.unknown(), pytest.raises(Unsupported) as found:
-        compile_logical(parse_module(text, "f.mlir"))
-    assert f"'ktdp.{op}' op reaches over {reach} bytes on a core, more than the 65,536 that an address spans" in str(found.value)
-    assert "the nearest supported form is on parts of the tensor" in str(found.value)
