@@ -18,6 +18,7 @@ from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import PackageError, manifest, read
 from ktir.pipeline import parse_pipeline, run_pipeline
+from ktir.runtime import notices
 from ktir.runtime.executable import Executable
 from ktir.target import DATASHEET, FITTED, PRESETS, Target
 
@@ -85,6 +86,7 @@ def test_a_module_and_a_file_say_a_target_whole(target: Target) -> None:
 
 def test_halves_are_dlfloat16_on_the_device(caplog: pytest.LogCaptureFixture) -> None:
     """Whole numbers that all formats hold, and sums of products that none does: rounded to ten digits, ties up. It is said once."""
+    notices.forget()
     text = (LOWERED / "linear_relu.mlir").read_text()
     target = targets.read_text(NATIVE, "native.toml")
     package = read(compiled(text, target))

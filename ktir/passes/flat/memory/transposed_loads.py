@@ -32,9 +32,12 @@ def load_once(function: func.FuncOp) -> None:
 def _whole(load: ir.Operation) -> ir.Operation | None:
     """The view that a load takes all of, with sizes and strides that are numbers."""
     tile = load.operands[0].owner
-    if not is_a(tile, ktdp.ConstructAccessTileOp) or not all(i == 0 for i in tile.opview.indices):
+    if isinstance(tile, ir.Block) or not is_a(tile, ktdp.ConstructAccessTileOp) or not all(i == 0 for i in tile.opview.indices):
         return None
-    view = tile.operands[0].owner.opview
+    base = tile.operands[0].owner
+    if isinstance(base, ir.Block) or not is_a(base, ktdp.ConstructMemoryViewOp):
+        return None  # memory that the function was given, or made of values
+    view = base.opview
     known = all(isinstance(n, int) for n in (*view.sizes, *view.strides))
     same = known and list(view.sizes) == list(ir.RankedTensorType(load.results[0].type).shape)
     return view.operation if same and len(view.operation.operands) == 1 else None
