@@ -173,7 +173,8 @@ def change_host(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (change_arg("role", "inout"), "args[0]: role expects one of input"),
         (
             change_arg("dtype", "float64"),
-            "args[0]: dtype expects one of float16, bfloat16, float32, int32, float8_e4m3fn, float8_e5m2, int8, float8_e4m3fn_x2, float8_e5m2_x2, int8_x2, but got 'float64'",
+            "args[0]: dtype expects one of float16, bfloat16, float32, int32, float8_e4m3fn, float8_e5m2, int8, "
+            "float8_e4m3fn_x2, float8_e5m2_x2, int8_x2, but got 'float64'",
         ),
         (change_arg("dtype", "float32"), "args[0].layout: device_dtype expects IEEE_FP32 for float32"),
         (change_arg("shape", [70, 3]), "args[0]: shape is [70, 3], but the layout's size is [3, 70]"),
