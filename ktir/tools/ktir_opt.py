@@ -33,7 +33,7 @@ from ktir.pipeline import (
     run_pipeline,
 )
 from ktir.targets import find
-from ktir.tools.shared.asked import dumps_of, pipeline_of, stopped
+from ktir.tools.shared.asked import check_shown, dumps_of, pipeline_of, stopped
 from ktir.tools.shared.expected import mismatches
 from ktir.tools.shared.flags import CommandLine, UsageError, help_text, parse
 from ktir.tools.shared.input import BYTECODE, Part, checked, decoded, parse_bytecode, parts, read
@@ -129,6 +129,7 @@ class Driver:
             if self.asked is None:
                 self.asked = stopped(pipeline_of(self.line), self.line)
                 check_pipeline(self.asked, new)
+                check_shown(self.line, self.asked, new)
             try:
                 output = self.transform(part, reported)
             except KtirError as error:

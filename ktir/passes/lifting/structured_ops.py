@@ -88,7 +88,7 @@ class StructuredOps:
         init = tensor.EmptyOp([a.extent for a in labels] or [1], element_type(what)).result
         wholes = [(i, v) for i in read if isinstance(v := given[i], Whole)]
         count = len(order) or 1  # of no dims it is a tensor of one element
-        result: list[int | None] = list(range(len(order))) or [None]
+        result: list[int | None] = list(range(count))
         maps = [affine_map(count, walk) for walk in (*(self._walk(form, i, v, order) for i, v in wholes), result)]
 
         scope = self._scope(axes, order)

@@ -95,9 +95,12 @@ def address(flag: str, text: str) -> Address:
     try:
         if match is None:
             raise ValueError
+        offset = int(match[1] or match[4], 0)
+        if offset >= 1 << 63:
+            raise UsageError(f"'--{flag} {text}': the offset is too large; an 'index' holds numbers below 2^63")
         if match[1] is None:
-            return ("lx", int(match[3]), int(match[4], 0))
-        return ("global", int(match[1], 0)) if match[2] is None else ("global", int(match[1], 0), match[2])
+            return ("lx", int(match[3]), offset)
+        return ("global", offset) if match[2] is None else ("global", offset, match[2])
     except ValueError:
         raise UsageError(f"'--{flag} {text}': expected global:OFFSET or lx:TILE:OFFSET, in elements of the array") from None
 

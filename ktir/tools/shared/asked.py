@@ -70,6 +70,19 @@ def stopped(pipeline: Pipeline, line: CommandLine) -> Pipeline:
     return Pipeline(pipeline.steps[:end])
 
 
+def check_shown(line: CommandLine, pipeline: Pipeline, context: ir.Context) -> None:
+    """Raises UsageError where passes are to be shown that nobody knows; such as are known and do not run are nothing to show."""
+    for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
+        for name in line.list(flag):
+            if name in (own := [step.name for step in pipeline]) or name in known_passes():
+                continue
+            try:
+                nested_as_needed(Step(MlirPass(name)), context)
+            except KtirError:
+                near = close_to(name, (*own, *known_passes()))
+                raise UsageError(f"'--{flag}={name}': there is no pass of that name{near}; try 'ktir-opt --list-passes'") from None
+
+
 def dumps_of(line: CommandLine, text: Callable[..., str]) -> Dumps:
     """When the module is to be shown between passes, and where."""
     only_changes = line.on("mlir-print-ir-after-change")

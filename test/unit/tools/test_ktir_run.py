@@ -247,6 +247,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("--func=ad",), "has no function 'ad'; did you mean 'add'?"),
         (("--random=0", "--lx-bytes=many"), "'--lx-bytes=many': expected a number"),
         (("--random=0", "--lx-bytes=-1"), "'--lx-bytes=-1': expected a number that is not negative"),
+        (("--random=0", "--mem=global:99999999999999999999=ones:f16[4]"), "the offset is too large"),
         (("--random=0", "--disturbance=foo"), "unknown command line argument '--disturbance'"),
         (("--random=0", "--out=out=y.npy"), "expected a file"),
         (("--random=0", "--out=out=@/nowhere/y.npy"), "cannot open output file '/nowhere/y.npy': No such file or directory"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from ktir import lang
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, Unsupported, remarks
@@ -103,6 +106,24 @@ def test_pointwise_needs_no_tolerance() -> None:
         execute(module, None, [x, y])
         assert np.array_equal(y, x + x)
         lift(parsed(kernel().replace("view %y", "view %x")), ())
+
+
+@lang.kernel
+def doubled(x: NDArray[np.float16], y: NDArray[np.float16]) -> None:
+    for rows in lang.blocks(x.shape[0], None):
+        y[rows] = x[rows] * 2
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 64), (65, 1), (1, 5, 1), (1, 1, 1)])
+@pytest.mark.parametrize("way", ["lift", "auto"])
+def test_dims_of_one_element(shape: tuple[int, ...], way: Literal["lift", "auto"]) -> None:
+    """Ops that no loop walks."""
+    x = (np.arange(np.prod(shape), dtype=np.float16) - 3).reshape(shape)
+    y = np.zeros(shape, np.float16)
+    with metrics.counted() as launches:
+        doubled[2].using(on="chip", way=way)(x, y)
+    assert (launches().chip, launches().executor) == (1, 0)
+    assert np.array_equal(y, x + x)
 
 
 @pytest.mark.parametrize(
