@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +20,11 @@ from ktir.dialects.module_level import Level
 from ktir.emulator.policy import Disturbance, Policy
 from ktir.emulator.reference import execute
 from ktir.emulator.reference.observer import Observer
+from ktir.emulator.strides import as_memory, with_strides
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
-from ktir.package import LaunchArgument, read
+from ktir.package import HostTensor, LaunchArgument, read
+from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.pipeline import parse_pipeline
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
@@ -151,6 +154,32 @@ def run_device_level(
     """Execute the entry function of a module at the laid-out level or below on copies of host arrays; the arrays after that."""
     arrays = [a.copy() for a in arguments]
     launch = launch_arguments(module)
+    with lying(arrays, launch_hosts(module, launch)) as held:
+        _run_device_level(module, launch, held, observer, policy)
+    return arrays
+
+
+@contextmanager
+def lying(arrays: Sequence[np.ndarray], declared: Sequence[HostTensor]) -> Iterator[list[np.ndarray]]:
+    """The memory of arrays that lie as their program declares, of copies where they do not; what is written there comes back at the end.
+    Arrays are as they are where it declares nothing of them.
+    """
+    known = dict(enumerate(declared)) if len(declared) == len(arrays) else {}
+    held = [with_strides(a, known[i].strides, f"#{i}") if i in known and a.shape == known[i].size else a for i, a in enumerate(arrays)]
+    yield [h if h is a else as_memory(h) for a, h in zip(arrays, held, strict=True)]
+    for a, h in zip(arrays, held, strict=True):
+        if h is not a:
+            a[...] = h
+
+
+def _run_device_level(
+    module: ir.Module,
+    launch: Sequence[LaunchArgument],
+    arrays: Sequence[np.ndarray],
+    observer: Observer | None,
+    policy: Policy | None,
+) -> None:
+    """On arrays that lie as the module declares."""
     device: list[np.ndarray] = []
     for argument in launch:
         device.append(storage(argument, arrays))
@@ -160,7 +189,6 @@ def run_device_level(
             layout = layout_of(argument)
             values = readable(entries, layout.dtype).astype(layout.value_type)
             from_device(values, layout, _view(argument, arrays), argument.range)
-    return arrays
 
 
 def _view(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -185,11 +213,13 @@ def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarra
     return array_of(entries, layout.dtype)
 
 
-def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray]) -> int | None:
-    """The byte of device memory at which an element of a host array lies; None if the argument's view does not show it."""
+def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray], declared: Sequence[HostTensor]) -> int | None:
+    """The byte of device memory at which an element of a host array lies, whose program declares that; None if the argument's view does
+    not show it."""
     assert argument.host is not None
     marked = [np.zeros(a.shape, np.float32) for a in arrays]
     marked[argument.host.arg].reshape(-1)[flat] = 1
     layout = layout_of(argument)
-    places = np.flatnonzero(to_device(_view(argument, marked), layout))
+    with lying(marked, declared) as held:
+        places = np.flatnonzero(to_device(_view(argument, held), layout))
     return int(places[0]) * layout.element_bytes if places.size else None

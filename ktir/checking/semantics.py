@@ -15,7 +15,7 @@ from ktir.assembly.names import TextNames
 from ktir.checking import inputs
 from ktir.checking.bounds import Arrays, bounds, disturbance_of
 from ktir.checking.compare import Difference, compare
-from ktir.checking.levels import Mismatch, device_index, run_device_level
+from ktir.checking.levels import Mismatch, device_index, lying, run_device_level
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.dialects import spyre
 from ktir.dialects.module_target import target_of
@@ -25,9 +25,11 @@ from ktir.emulator.reference.executor import execute
 from ktir.emulator.reference.observer import Observer
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES
+from ktir.emulator.strides import dense_strides
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir
-from ktir.package import LaunchArgument, LaunchSpec, Package, read
+from ktir.package import HostTensor, LaunchArgument, LaunchSpec, Package, read
+from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.pipeline import Pass, Step
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
@@ -72,6 +74,7 @@ class SemanticsCheck:
         self.said: list[Diagnostic] = []
         self.subjects: dict[str, _Subject] = {}
         self.launch: list[LaunchArgument] = []
+        self.hosts: tuple[HostTensor, ...] = ()
         self.before = print_module(module)
         known: set[str] = set()
         for name in roots(module):
@@ -207,9 +210,10 @@ class SemanticsCheck:
             raise KtirError("there is no such function")
         found, _ = parameters(module, subject.name)
         if any(p.device for p in found):
-            self.launch = launch_arguments(module)
-            writers.launch = self.launch
+            self.launch = writers.launch = launch_arguments(module)
+            self.hosts = writers.hosts = launch_hosts(module, self.launch)
             return run_device_level(module, subject.values, writers, policy), writers
+        writers.strides = {i: p.strides for i, p in enumerate(found) if p.strides is not None}
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in subject.values]
         memory = {place: array.copy() for place, array in subject.memory.items()}
         execute(module, subject.name, values, memory=memory, observer=writers, policy=policy)
@@ -221,7 +225,8 @@ class SemanticsCheck:
         pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
         package = Package(program, LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(self.launch)), {})
         arrays = [a.copy() for a in subject.values]
-        Executable(read(package.to_files()), target_of(module))(*arrays)
+        with lying(arrays, self.hosts) as held:
+            Executable(read(package.to_files()), target_of(module))(*held)
         return arrays
 
     def _compare(self, step: Step, subject: _Subject, found: Arrays, writers: _Writers, disturbance: Disturbance | None) -> None:
@@ -249,10 +254,9 @@ class SemanticsCheck:
     ) -> Mismatch:
         label = subject.labels[i]
         notes = [Diagnostic("note", line) for line in difference.listing(label)]
-        flat = int(np.ravel_multi_index(difference.first, now.shape)) if now.ndim else 0
         at = "[" + ", ".join(map(str, difference.first)) + "]"
         number = sum(isinstance(v, np.ndarray) and v.ndim > 0 for v in (*subject.values, *subject.memory.values())[:i])
-        last = writers.of(number, i, flat, now, subject.values)
+        last = writers.of(number, i, difference.first, now, subject.values)
         if last is not None:
             notes.append(Diagnostic("note", f"{label}{at} was written by this {last}", last.location))
         allowed = f"; the first one may by {most:.3g}" if most else ""
@@ -273,20 +277,25 @@ class _Writers(Observer):
 
     rec: Recorder | None = None
     launch: list[LaunchArgument] = field(default_factory=list)
+    hosts: tuple[HostTensor, ...] = ()
+    strides: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Of arguments that are declared to lie otherwise than their elements follow each other, in elements."""
 
     def recorded(self, rec: Recorder) -> None:
         self.rec = rec
 
-    def of(self, number: int, argument: int, flat: int, array: NDArray[Any], host: Sequence[Any]) -> Where | None:
-        """The last store to element `flat` of an array, which is array `number` of the launch; on device memory it is host argument
+    def of(self, number: int, argument: int, at: Sequence[int], array: NDArray[Any], host: Sequence[Any]) -> Where | None:
+        """The last store to the element `at` of an array, which is array `number` of the launch; on device memory it is host argument
         `argument`."""
         if self.rec is None:
             return None
         if not self.launch:
-            return self._last(number, flat * array.itemsize)
+            strides = self.strides.get(argument, dense_strides(array.shape))
+            return self._last(number, sum(i * s for i, s in zip(at, strides, strict=True)) * array.itemsize)
+        flat = sum(i * s for i, s in zip(at, dense_strides(array.shape), strict=True))
         for k, each in enumerate(self.launch):
             if each.host is not None and each.host.arg == argument and each.role != "input":
-                byte = device_index(each, flat, host)
+                byte = device_index(each, flat, host, self.hosts)
                 if byte is not None:
                     return self._last(k, byte)
         return None

@@ -13,6 +13,7 @@ from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import KTIR_LEVELS, Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
+from ktir.emulator.strides import dense_strides
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
@@ -24,7 +25,6 @@ from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
-from ktir.runtime.host import dense_strides
 from ktir.target import BY_DTYPE
 
 Engine = Literal["ktir", "spyre"]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic.numerics import f16_to_f32
 from ktir.diagnostics import KtirError, OutOfRange
+from ktir.emulator.strides import dense_strides, reach_of
 from ktir.package import HostTensor, LaunchArgument
-from ktir.runtime.host import TYPES, dense_strides, reach_of
+from ktir.runtime.host import TYPES
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.forms import Form
 from ktir.runtime.memory.slot import Slot

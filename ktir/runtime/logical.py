@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference import execute
+from ktir.emulator.strides import with_strides
 from ktir.runtime import metrics
 from ktir.runtime.device import DeviceTensor
-from ktir.runtime.host import with_strides
 from ktir.runtime.memory.transfer import number
 
 PROGRAM = "logical.ktir.mlir"

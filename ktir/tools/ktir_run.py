@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -171,16 +171,15 @@ class Driver:
                 return self._compare(call, reference) if reference is not None else 0
             observers = self._observers(names, inside)
             try:
-                with call.as_memory() as values:
-                    report = execute(
-                        text if text and unit == "element" else module,  # messages have the names that stand in the text
-                        function,
-                        values,
-                        policy=self.policy,
-                        memory=call.memory,
-                        source=self.shown_source,
-                        observer=Together(observers) if observers else None,
-                    )
+                report = execute(
+                    text if text and unit == "element" else module,  # messages have the names that stand in the text
+                    function,
+                    call.values,
+                    policy=self.policy,
+                    memory=call.memory,
+                    source=self.shown_source,
+                    observer=Together(observers) if observers else None,
+                )
             finally:
                 if self.progress is not None:
                     self.progress.clear()
@@ -198,8 +197,7 @@ class Driver:
             set_target(module, options.machine() if target is None else find(target))
         cores = options.fewer_cores() if cores is None else cores
         run = partial(run_at_stage, stage=stage, engine=engine, cores=cores, memory=call.memory, way=way, tolerance=tolerance)
-        with nullcontext(call.values) if engine == "spyre" else call.as_memory() as arrays:
-            return run(module, arrays)
+        return run(module, call.values)
 
     # Before
 

@@ -15,8 +15,9 @@ from ktir.arithmetic.integers import width
 from ktir.diagnostics import KtirError
 from ktir.emulator.reference.compile.program import OWN_ROLES, Argument, Function
 from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, is_float
+from ktir.emulator.strides import as_memory, with_strides
 
-__all__ = ["ELEMENT_OF", "RAW", "Bound", "Scratch", "bind_arguments"]
+__all__ = ["ELEMENT_OF", "RAW", "Bound", "Copy", "Scratch", "bind_arguments"]
 
 ELEMENT_OF = {
     "float16": "f16",
@@ -46,6 +47,18 @@ class Scratch:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """An array of the caller's as the program takes it: in i32, or lying as it declares. `number` of the array; `view`: its elements."""
+
+    number: int
+    host: NDArray[Any]
+    view: NDArray[Any]
+
+    def write_back(self) -> None:
+        np.copyto(self.host, self.view, casting="unsafe")
+
+
+@dataclass(frozen=True)
 class Bound:
     """Arguments of a call: a hashable description, and the distinct arrays that it refers to by number.
 
@@ -55,8 +68,8 @@ class Bound:
     signature: tuple[Any, ...]
     arrays: list[NDArray[Any]]
     placed: tuple[tuple[str, int, int, int, str, int], ...] = ()
-    narrowed: tuple[tuple[int, NDArray[Any]], ...] = ()
-    """Arrays that are copies in i32 of the caller's: their numbers and the caller's arrays."""
+    copies: tuple[Copy, ...] = ()
+    """Those of arrays that are not as the program takes them."""
 
 
 def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], memory: Mapping[Any, Any]) -> Bound:
@@ -83,12 +96,14 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
             raise KtirError(f"'{function.name}' takes {len(parameters)} arguments, but got {len(values)}", function.where.location)
     arrays: list[NDArray[Any]] = []
     signature: list[tuple[Any, ...]] = []
-    narrow: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
+    made: dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
     for i, (value, parameter) in enumerate(zip(values, parameters, strict=True)):
-        if parameter.narrow and isinstance(value, np.ndarray) and value.ndim and value.dtype != np.int32:
-            place = (value.__array_interface__["data"][0], value.nbytes)
-            narrow.setdefault(place, (value, _narrowed(function, i, value)))
-            value = narrow[place][1]
+        if isinstance(value, np.ndarray) and value.ndim and _is_other(parameter, value):
+            place = (value.__array_interface__["data"][0], value.nbytes, value.strides, parameter.narrow, parameter.lies)
+            if place not in made:
+                view = _as_taken(function, i, parameter, value)
+                made[place] = (value, view, as_memory(view) if parameter.lies else view)
+            value = made[place][2]
         elif parameter.role == "iota" and value is None and parameter.elements is not None:
             value = np.arange(parameter.elements, dtype=np.int32)
         signature.append(_describe(function, i, parameter, value, arrays))
@@ -98,7 +113,27 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
     placed.sort()
     _check_places(placed)
     numbers = {id(array): number for number, array in enumerate(arrays)}
-    return Bound(tuple(signature), arrays, tuple(placed), tuple((numbers[id(copy)], host) for host, copy in narrow.values()))
+    copies = (Copy(numbers[id(memory)], host, view) for host, view, memory in made.values() if view is not host and id(memory) in numbers)
+    return Bound(tuple(signature), arrays, tuple(placed), tuple(copies))
+
+
+def _is_other(parameter: Argument, value: NDArray[Any]) -> bool:
+    """Whether an array is not memory as the program takes it: of wider integers, or a tensor that the program declares to lie otherwise."""
+    if parameter.narrow and value.dtype != np.int32:
+        return True
+    return parameter.lies is not None and value.shape == parameter.lies[0]
+
+
+def _as_taken(function: Function, i: int, parameter: Argument, value: NDArray[Any]) -> NDArray[Any]:
+    """The elements of an array, of the type and with the strides that the program takes. Raises KtirError."""
+    if parameter.narrow and value.dtype != np.int32:
+        value = _narrowed(function, i, value)
+    if parameter.lies is None or value.shape != parameter.lies[0]:
+        return value
+    laid = with_strides(value, parameter.lies[1], parameter.name or str(i))
+    if not value.flags.writeable:
+        laid.flags.writeable = False
+    return laid
 
 
 def _narrowed(function: Function, i: int, value: NDArray[Any]) -> NDArray[Any]:

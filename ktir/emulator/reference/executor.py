@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from ktir.assembly import parse_module
 from ktir.context import lent
 from ktir.diagnostics import KtirError
@@ -215,9 +213,9 @@ def execute(
     _check_writable(plan, function, bound)
     start = time.perf_counter()
     counts = plan.launch(bound.arrays, observer)
-    for number, host in bound.narrowed:
-        if number in plan.written:
-            np.copyto(host, bound.arrays[number], casting="unsafe")
+    for copy in bound.copies:
+        if copy.number in plan.written:
+            copy.write_back()
     end = time.perf_counter()
     return Report(
         counts.ops,

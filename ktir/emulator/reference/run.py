@@ -48,8 +48,9 @@ def run(
     """Execute function `func` of KTIR of any level on NumPy arrays, which are updated in place.
 
     module: KTIR text (with a line break), the path of a file, or an MLIR module. func: None takes the one function that no other
-    calls. args: by position, or by `ktir.name` or, in text, by the name of the argument; arrays (C-contiguous) for base addresses,
-    numbers for scalars and runtime arguments. memory: arrays at addresses that the program has as numbers, `("global", offset)` or
+    calls. args: by position, or by `ktir.name` or, in text, by the name of the argument; arrays for base addresses, numbers for scalars
+    and runtime arguments. An array is memory, its elements in C order; where the argument declares `ktir.strides`, one of the declared
+    shape is the tensor, however it lies. memory: arrays at addresses that the program has as numbers, `("global", offset)` or
     `("lx", tile, offset)` in elements of the array.
 
     Raises a Finding (`ktir.emulator.findings`) for a fault of the program and KtirError for arguments that do not fit, in both cases

@@ -2,8 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +13,9 @@ from ktir.analysis.interface.parameters import Parameter, Place, argument_names,
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
 from ktir.diagnostics import KtirError
+from ktir.emulator.strides import dense_strides, lies_as
 from ktir.mlir import ir
-from ktir.package.launch_spec import reach
 from ktir.roles import OWN_ROLES
-from ktir.runtime.host import dense_strides, lies_as, with_strides
 from ktir.tools.shared.flags import UsageError
 from ktir.tools.shared.sources import Expected, near, read_value
 
@@ -39,23 +37,6 @@ class Arguments:
         """All arrays of the call by name; `global:OFF` or `lx:TILE:OFF` for those at addresses."""
         found = {p.name: v for p, v in zip(self.parameters, self.values, strict=True) if isinstance(v, np.ndarray) and v.ndim}
         return found | {":".join(map(str, place)): array for place, array in self.memory.items()}
-
-    @contextmanager
-    def as_memory(self) -> Iterator[list[Any]]:
-        """The values, arrays whose declared strides are not those of their shape as the memory in which they lie so; what is written there
-        comes back to them at the end.
-        """
-        held = list(self.values)
-        for i, (p, v) in enumerate(zip(self.parameters, self.values, strict=True)):
-            if p.strides is not None and isinstance(v, np.ndarray) and v.shape == p.shape:
-                held[i] = with_strides(v, p.strides, p.name)
-        yield [
-            h if h is v else np.lib.stride_tricks.as_strided(h, (reach(0, p.shape or (), p.strides or ()),), (h.itemsize,))
-            for p, v, h in zip(self.parameters, self.values, held, strict=True)
-        ]
-        for v, h in zip(self.values, held, strict=True):
-            if h is not v:
-                v[...] = h
 
 
 class Missing(KtirError):

@@ -117,14 +117,17 @@ def _argument(slot: int, type_: str, attributes: ir.DictAttr | None) -> Argument
     def text(key: str) -> str | None:
         return ir.StringAttr(attributes[key]).value if attributes is not None and key in attributes else None
 
-    elements = element = None
+    elements = element = lies = None
     if attributes is not None and "ktir.layout" in attributes:
         layout: Any = attributes["ktir.layout"]
         elements, element = prod(layout.device), str(layout.dtype)
     elif text("ktir.role") in OWN_ROLES and attributes is not None and "ktir.type" in attributes:
         tensor = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value)
         elements, element = pool_elements(tensor.shape), str(tensor.element_type)
-    return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element)
+    elif attributes is not None and "ktir.strides" in attributes and "ktir.type" in attributes:
+        tensor = ir.RankedTensorType(ir.TypeAttr(attributes["ktir.type"]).value)
+        lies = (tuple(tensor.shape), tuple(ir.DenseI64ArrayAttr(attributes["ktir.strides"])))
+    return Argument(slot, type_, text("ktir.name"), text("ktir.role"), elements, element, lies=lies)
 
 
 def _is_narrow(argument: ir.Value, attributes: ir.DictAttr | None, bodies: Mapping[str, ir.Block]) -> bool:

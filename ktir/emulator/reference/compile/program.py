@@ -54,6 +54,8 @@ class Argument:
     """Whether the views of it take the integers of the caller's array, of another width, as i32."""
     alias: str | None = None
     """Its name in the text."""
+    lies: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """Size and strides of the tensor, where it declares strides that are not those of its size."""
 
 
 @dataclass
