@@ -59,6 +59,6 @@ def test_cannot_be_written() -> None:
     function, shape = PROGRAMS["transposed"]
     x, y = np.ones(shape, np.float16), np.zeros(shape[::-1], np.float16)
     y.flags.writeable = False
-    with pytest.raises(KtirError, match="'buf0'.*writ"):
+    with pytest.raises(KtirError, match=r"'buf0'.*writ"):
         ktir.execute(ktir.capture(function, torch.from_numpy(x)), None, [x, y])
     assert not y.any()
