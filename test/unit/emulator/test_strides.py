@@ -1,4 +1,4 @@
-"""Tensors that a program declares to lie otherwise than their elements follow each other: what `ktir.execute` and the levels make of them."""
+"""Tensors declared to lie otherwise than their elements follow each other: what `ktir.execute` and the levels make of them."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ def gelu(x: Array) -> Array:
 
 
 def scale(mean: Array, squares: Array) -> Array:
-    return 1 / f32(np.sqrt(f32(squares - f32(mean * mean))))
+    return f32(1 / f32(np.sqrt(f32(squares - f32(mean * mean)))))
 
 
 def norm(x: Array, mean: Array, scale: Array, weight: Array, bias: Array) -> Array:
-    return f32(f32(f32(x - mean) * scale) * weight) + bias
+    return f32(f32(f32(f32(x - mean) * scale) * weight) + bias)
 
 
 UNARY: dict[str, tuple[Callable[[Array], Array], int, int]] = {
@@ -79,7 +79,7 @@ for element in TYPES:
     text = "spyreop.layernormscale {x[0]} squares {x[1]} : {t[0]}"
     CASES.append(Case("spyreop.layernormscale", text, pair, one, scale, forms=sweep.IN_BODIES))
     text = "spyreop.layernormscale {x[0]} : {t[0]}"
-    CASES.append(Case("spyreop.layernormscale", text, one, one, lambda x: 1 / f32(np.sqrt(x)), forms=sweep.IN_BODIES))
+    CASES.append(Case("spyreop.layernormscale", text, one, one, lambda x: f32(1 / f32(np.sqrt(x))), forms=sweep.IN_BODIES))
     text = "spyreop.layernormnorm {x[0]} squares {x[1]} scale {x[2]} weight {x[3]} bias {x[4]} : {t[0]}"
     CASES.append(Case("spyreop.layernormnorm", text, (element,) * 5, one, norm, forms=sweep.IN_BODIES))
 
