@@ -10,6 +10,7 @@ import torch
 
 from ktir.vllm import upstream
 
+upstream.without_torchvision_kernels()  # before anything of vLLM or transformers imports it
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
 CARD_BYTES = 128 << 30
 """Memory of the card; vLLM's default of `max_num_batched_tokens` follows from it."""
@@ -91,6 +92,8 @@ class SpyrePlatform(upstream.Platform):
         vllm_config.compilation_config.cudagraph_capture_sizes = []
         if vllm_config.model_config is not None:
             vllm_config.model_config.disable_cascade_attn = True
+            if vllm_config.model_config.is_multimodal_model:
+                upstream.let_text_come_apart()
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
     @classmethod

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ktir.runtime.executable import recorded
-from ktir.vllm import experts, state_space
+from ktir.vllm import encoders, experts, state_space
 from ktir.vllm.attention import StepInputs
 from ktir.vllm.programs import Programs, Shape, groups
 from ktir.vllm.upstream import (
@@ -27,6 +27,7 @@ from ktir.vllm.upstream import (
     get_forward_context,
     get_model,
     init_logger,
+    let_text_come_apart,
     set_forward_context,
     without_triton,
 )
@@ -78,6 +79,8 @@ class SpyreModelRunner(GPUModelRunner):
     """Whether a sequence has one block of the group, or needs none."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
+        if vllm_config.model_config.is_multimodal_model:
+            let_text_come_apart()  # the platform did in the process that started this one
         _set_torch_accelerator_to_noop()
         with _torch_cuda_wrapper():  # events and streams are made there
             super().__init__(vllm_config, device)
@@ -92,6 +95,7 @@ class SpyreModelRunner(GPUModelRunner):
     def load_model(self, load_dummy_weights: bool = False) -> None:
         if load_dummy_weights:
             self.load_config.load_format = "dummy"
+        encoders.register()
         experts.register()
         state_space.register()
         self.model = get_model(vllm_config=self.vllm_config).eval()
@@ -115,10 +119,13 @@ class SpyreModelRunner(GPUModelRunner):
         """One program for any number of sequences that are sampled."""
         rows = -len(hidden) % self.max_num_reqs  # more rows than seats are the logits of prompts
         parts = nn.functional.pad(hidden, (0, 0, 0, rows)).split(self.max_num_reqs)
+        return torch.cat([self._counted(self.logits[0], part) for part in parts])[: len(hidden)]
+
+    def _counted(self, function: Callable[..., torch.Tensor], *inputs: Any) -> torch.Tensor:
         with recorded() as launches:
-            found = [self.logits[0](part) for part in parts]
+            found = function(*inputs)
         self.launches += len(launches)
-        return torch.cat(found)[: len(hidden)]
+        return found
 
     def get_model(self) -> nn.Module:
         return self.model
@@ -208,6 +215,13 @@ class SpyreModelRunner(GPUModelRunner):
         """Compile every program that a request can ask for."""
         for shape in self.shapes.all():
             self._run(shape, self._inputs(shape))
+        if self.mm_budget is not None and not self.model_config.enforce_eager:
+            most = min(self.mm_budget.get_encoder_budget(), self.max_model_len)
+            self.encoder_cudagraph_manager = encoders.encoder_of(self.vllm_config, self.dtype, self.model, most, self._counted)
+            if self.encoder_cudagraph_manager is None:
+                logger.warning("the encoder of images runs on the host: the model does not say how it takes them in fixed sizes")
+            else:
+                self.encoder_cudagraph_manager.capture(None)
         if self.logits:
             self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
 

@@ -6,7 +6,10 @@ first: `test/serving` looks all of them up.
 
 from __future__ import annotations
 
+from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,11 +19,13 @@ NAMES = {
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
     "vllm.logger": ("init_logger",),
     "vllm.model_executor.custom_op": ("op_registry_oot",),
+    "vllm.model_executor.layers.attention.mm_encoder_attention": ("MMEncoderAttention",),
     "vllm.model_executor.layers.fused_moe.activation": ("MoEActivation",),
     "vllm.model_executor.layers.fused_moe.runner.moe_runner": ("MoERunner",),
     "vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method": ("UnquantizedFusedMoEMethod",),
     "vllm.model_executor.layers.mamba.mamba_mixer2": ("MambaMixer2",),
     "vllm.model_executor.model_loader": ("get_model",),
+    "vllm.model_executor.models.interfaces": ("supports_encoder_cudagraph",),
     "vllm.platforms": ("Platform", "PlatformEnum", "current_platform"),
     "vllm.utils.torch_utils": ("set_random_seed",),
     "vllm.v1.attention.backend": (
@@ -34,6 +39,7 @@ NAMES = {
     "vllm.v1.attention.backends.registry": ("AttentionBackendEnum", "register_backend"),
     "vllm.v1.kv_cache_interface": ("EncoderOnlyAttentionSpec", "MambaSpec", "UniformTypeKVCacheSpecs"),
     "vllm.v1.worker.cpu_model_runner": ("_set_torch_accelerator_to_noop", "_torch_cuda_wrapper"),
+    "vllm.v1.worker.encoder_cudagraph": ("BudgetGraphMetadata", "EncoderCudaGraphManager"),
     "vllm.v1.worker.gpu_model_runner": ("GPUModelRunner",),
     "vllm.v1.worker.gpu_worker": ("Worker", "init_worker_distributed_environment"),
     "vllm.v1.worker.utils": ("bind_kv_cache",),
@@ -80,6 +86,44 @@ def without_triton() -> None:
     """Put PyTorch in the place of the Triton kernel that every step needs."""
     block_table: Any = import_module("vllm.v1.worker.block_table")
     block_table._compute_slot_mapping_kernel = _Launchable()
+
+
+TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
+SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+"""Of operators that torchvision 0.28 looks up when it is imported."""
+
+
+def without_torchvision_kernels() -> None:
+    """Let a torchvision that was built for CUDA be imported beside a torch without it. Models want its transforms of images, which need
+    none of its operators.
+    """
+    found = find_spec("torchvision")
+    if found is None or found.origin is None:
+        return
+    try:
+        torch.ops.load_library(str(Path(found.origin).with_name("_C.so")))
+    except OSError:
+        for schema in SCHEMAS:
+            TORCHVISION.define(schema)
+
+
+def let_text_come_apart() -> None:
+    """Let processors of transformers take text with places for images but no images, which the pinned one refuses: vLLM hands over text and
+    images one after the other.
+    """
+    mixin: Any = import_module("transformers.processing_utils").ProcessorMixin
+    if hasattr(mixin.validate_inputs, "__wrapped__"):
+        return
+
+    @wraps(mixin.validate_inputs)
+    def validate(processor: Any, images: Any = None, text: Any = None, videos: Any = None, audio: Any = None, **options: Any) -> None:
+        if text is None or not (images is None and videos is None and audio is None):
+            validate.__wrapped__(processor, images=images, text=text, videos=videos, audio=audio, **options)
+
+    mixin.validate_inputs = validate
 
 
 def route_by(softmax: Any, sigmoid: Any) -> None:

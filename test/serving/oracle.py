@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import transformers
+from tiny import WORDS
 
 SURE = 4
 """Distance of the best two logits of a step, in errors of PyTorch's float16 there: each of the two may be twice as far off as that."""
@@ -26,15 +27,14 @@ class Oracle:
 
     def __init__(self, folder: str, cache: Callable[[], Any] = lambda: None) -> None:
         self.cache = cache
-        load = transformers.AutoModelForCausalLM.from_pretrained
+        load = getattr(transformers, transformers.AutoConfig.from_pretrained(folder).architectures[0]).from_pretrained
         self.half, self.wide = (load(folder, dtype=dtype).eval() for dtype in (torch.float16, torch.float64))
         if hasattr(self.wide.config.get_text_config(), "num_local_experts"):
             self.wide.set_experts_implementation("eager")  # the others know no float64
-        self.vocabulary = self.wide.config.get_text_config().vocab_size
 
     @torch.no_grad()
-    def tokens(self, prompts: list[list[int]], count: int) -> tuple[list[list[int]], list[bool]]:
-        """Greedy tokens of prompts of one length, and of which of them float16 leaves no doubt."""
+    def tokens(self, prompts: list[list[int]], count: int, **images: torch.Tensor) -> tuple[list[list[int]], list[bool]]:
+        """Greedy tokens of prompts of one length, and of which of them float16 leaves no doubt; `images` as transformers takes them."""
         asked = torch.tensor(prompts)
         out = self.wide.generate(
             asked,
@@ -46,9 +46,13 @@ class Oracle:
             return_dict_in_generate=True,
             eos_token_id=None,
             pad_token_id=0,
+            **images,
         )
         logits = torch.stack(out.logits, 1)
-        half = self.half(out.sequences[:, :-1], past_key_values=self.cache()).logits[:, asked.shape[1] - 1 :].double()
+        if images:  # of each token, whether it is a place of an image: none of the new ones is
+            kinds = torch.nn.functional.pad(images["mm_token_type_ids"], (0, count - 1))
+            images = images | {"mm_token_type_ids": kinds}
+        half = self.half(out.sequences[:, :-1], past_key_values=self.cache(), **images).logits[:, asked.shape[1] - 1 :].double()
         margin, error = logits.topk(2).values.diff(dim=-1).abs()[..., 0], (half - logits).abs().amax(-1)
         return out.sequences[:, asked.shape[1] :].tolist(), (margin > SURE * error).all(1).tolist()
 
@@ -57,7 +61,7 @@ class Oracle:
         draw = torch.Generator().manual_seed(length)
         found: list[tuple[list[int], list[int]]] = []
         for _ in range(40):
-            tails = torch.randint(5, self.vocabulary, (DRAWN, length - len(prefix)), generator=draw).tolist()
+            tails = torch.randint(5, WORDS, (DRAWN, length - len(prefix)), generator=draw).tolist()
             prompts = [prefix + tail for tail in tails]
             tokens, fair = self.tokens(prompts, count)
             found += [(p, t) for p, t, f in zip(prompts, tokens, fair, strict=True) if f]

@@ -1,6 +1,7 @@
 # vLLM has an environment of its own: it brings a gigabyte of packages, and a NumPy that it chooses. It is built for no accelerator, from
 # its sources, with torch there first; what depends on it is read off what was built. xgrammar says that it needs Triton and does not,
-# and with Triton vLLM would take a model runner that this platform is not made for.
+# and with Triton vLLM would take a model runner that this platform is not made for. Processors of images want torchvision, whatever it was
+# built for: of its operators none is used.
 
 VLLM := 0.27.1
 VLLM_VENV ?= .venv-vllm
@@ -23,7 +24,7 @@ $(VLLM_VENV)/.stamp: pyproject.toml test/serving/serving.mk
 	@echo '== 3 of 4: what vLLM depends on'
 	$(VLLM_BIN)/python test/serving/requirements.py $(VLLM_BUILD)/vllm-$(VLLM)*.whl > $(VLLM_BUILD)/requirements.txt
 	$(VLLM_PIP) -r $(VLLM_BUILD)/requirements.txt 'torch==2.13.0' 'transformers==5.23.0' pytest apache-tvm-ffi
-	$(VLLM_PIP) --no-deps $(VLLM_BUILD)/vllm-$(VLLM)*.whl 'xgrammar>=0.2.1,<1.0'
+	$(VLLM_PIP) --no-deps $(VLLM_BUILD)/vllm-$(VLLM)*.whl 'xgrammar>=0.2.1,<1.0' 'torchvision==0.28.0'
 	@echo '== 4 of 4: ktir'
 	$(VLLM_PIP) --config-settings editable_mode=compat -e .
 	touch $@

@@ -20,6 +20,15 @@ SIZES = {
     "eos_token_id": 2,
 }
 WINDOW = 24
+WORDS = 512
+"""Of the tokenizer, before those that a family adds."""
+PATCH = 14
+VISION = {
+    "image_token": "<|image_pad|>",
+    "video_token": "<|video_pad|>",
+    "vision_start_token": "<|vision_start|>",
+    "vision_end_token": "<|vision_end|>",
+}
 EXPERTS = {"num_local_experts": 12, "num_experts_per_tok": 2}
 """As many that one token of each of four sequences does not choose all of them, and sixteen might."""
 
@@ -49,6 +58,24 @@ def _ministral(sizes: dict[str, Any]) -> Any:
 
 def _qwen2(sizes: dict[str, Any]) -> Any:
     return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes))
+
+
+def _qwen2_5_vl(sizes: dict[str, Any]) -> Any:
+    """One layer of the tower attends in windows, the other to all of an image."""
+    vision = {
+        "depth": 2,
+        "hidden_size": 128,
+        "intermediate_size": 192,
+        "num_heads": 2,
+        "fullatt_block_indexes": [1],
+        "out_hidden_size": 256,
+    }
+    patches = {"patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 4 * PATCH}
+    numbers = {f"{name}_id": sizes["vocab_size"] - len(VISION) + i for i, name in enumerate(VISION)}
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]}
+    text = {**sizes, "rope_parameters": rope, "tie_word_embeddings": False}
+    config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision | patches, tie_word_embeddings=False, **numbers)
+    return transformers.Qwen2_5_VLForConditionalGeneration(config)
 
 
 def _gpt_oss(sizes: dict[str, Any]) -> Any:
@@ -87,6 +114,7 @@ FAMILIES = {
     "mistral": _mistral,
     "ministral": _ministral,
     "qwen2": _qwen2,
+    "qwen2_5_vl": _qwen2_5_vl,
     "gpt_oss": _gpt_oss,
     "granite": _granite,
 }
@@ -100,7 +128,7 @@ def tokenizer() -> Any:
     special = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     text = [Path(torch.__file__).read_text(encoding="utf-8")[:20000]]
-    found.train_from_iterator(text, trainers.BpeTrainer(vocab_size=512, special_tokens=special, initial_alphabet=alphabet))
+    found.train_from_iterator(text, trainers.BpeTrainer(vocab_size=WORDS, special_tokens=special, initial_alphabet=alphabet))
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=found, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
     fast.chat_template = TEMPLATE
     return fast
@@ -111,6 +139,11 @@ def make(family: str, folder: Path) -> str:
     stands apart from the second; no bias is zero. Of experts the first has most of the say: which comes last may be a near tie.
     """
     fast = tokenizer()
+    if family == "qwen2_5_vl":
+        fast.add_special_tokens({"additional_special_tokens": list(VISION.values())})
+        images = transformers.Qwen2VLImageProcessor(patch_size=PATCH, merge_size=2, min_pixels=16 * PATCH**2, max_pixels=256 * PATCH**2)
+        videos = transformers.Qwen2VLVideoProcessor(patch_size=PATCH, merge_size=2, max_pixels=256 * PATCH**2)
+        transformers.Qwen2_5_VLProcessor(images, fast, videos, TEMPLATE).save_pretrained(folder)
     fast.save_pretrained(folder)
     torch.manual_seed(0)
     model = FAMILIES[family]({**SIZES, "vocab_size": len(fast)})

@@ -73,7 +73,8 @@ class VectorBody:
     def build(self, groups: int, sticks: int) -> list[Word]:
         """The REP and its body; raises Unsupported for an op that SFP does not have."""
         g = self.g
-        self.registers = Registers(g, _alias, self.target)
+        started = [a for a, stream in zip(g.body.arguments, self.streams, strict=False) if stream.part == "start"]
+        self.registers = Registers(g, _alias, started, self.target)
         for argument, stream in zip(g.body.arguments, self.streams, strict=False):
             if any(True for _ in argument.uses):
                 register = self.registers.define(argument, stream.part)

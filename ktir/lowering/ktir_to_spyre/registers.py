@@ -1,28 +1,47 @@
 """Vector registers of one REP body: a linear scan over its ops.
 
 Start values and constants must survive until the group's last stick, so they take registers that no value of a stick has had, from the
-high end. Values of a stick are released after their last use.
+high end. Values of a stick are released after their last use, and so are start values that only others of the start read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir
+from ktir.dialects.vector_kinds import is_folded, keeps_lane
+from ktir.lowering.ktir_to_spyre.lane_masks import is_index_arithmetic
+from ktir.mlir import arith, ir, is_a
 from ktir.target import Target
+
+
+def _passing(g: Generic, alias: Callable[[ir.Value], ir.Value], started: Iterable[ir.Value]) -> set[ir.Value]:
+    """Start values that no stick reads; `started` are the arguments that are read at the start."""
+    once, read = set(started), {alias(g.yielded)}
+    if not g.is_pointwise:
+        read.add(alias(g.mapped))
+    for op in g.body_ops:
+        if is_a(op, arith.ConstantOp) or keeps_lane(op) or is_folded(op) or is_index_arithmetic(op):
+            continue
+        operands = [alias(v) for v in op.operands]
+        if all(v in once or is_a(v.owner, arith.ConstantOp) for v in operands):
+            once.add(op.results[0])
+        else:
+            read.update(operands)
+    return once - read
 
 
 class Registers:
     """Which register holds which scalar; `alias` gives the scalar whose lanes another one shares."""
 
-    def __init__(self, g: Generic, alias: Callable[[ir.Value], ir.Value], target: Target) -> None:
+    def __init__(self, g: Generic, alias: Callable[[ir.Value], ir.Value], started: Iterable[ir.Value], target: Target) -> None:
         self.count = target.vector_registers
         self._location = g.op.location
         self.free = list(range(self.count))
         self.of: dict[ir.Value, int] = {}
         self.part: dict[ir.Value, str] = {}
+        self._passing = _passing(g, alias, started)
         self._touched: set[int] = set()
         self._brief: list[int] = []
         self._expires: dict[int, list[ir.Value]] = {}
@@ -37,7 +56,8 @@ class Registers:
 
     def define(self, value: ir.Value, part: str) -> int:
         """A register for a new value; raises Unsupported if there is none."""
-        if not self.free or (part == "start" and max(self.free) in self._touched):
+        brief = part == "each" or value in self._passing
+        if not self.free or (not brief and max(self.free) in self._touched):
             raise self.too_few()
         register = max(self.free) if part == "start" else self.free[0]
         self.free.remove(register)
@@ -45,7 +65,7 @@ class Registers:
             self._touched.add(register)
         self.of[value] = register
         self.part[value] = part
-        if part == "each" and value in self._last:
+        if brief and value in self._last:
             self._expires.setdefault(self._last[value], []).append(value)
         return register
 

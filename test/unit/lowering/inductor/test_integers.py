@@ -364,3 +364,16 @@ def test_bits_of_moved_bfloat16_are_kept() -> None:
         joined, turned = moved(bits.view(torch.bfloat16))
     assert torch.equal(joined, torch.cat([bits, bits]))
     assert torch.equal(turned, bits.flip(0))
+
+
+def test_long_chains_of_what_a_row_has_once() -> None:
+    """Values of a row that only others of the row read give their registers back: eighteen of them, sixteen registers."""
+
+    def f(x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        for k in range(9):
+            a = torch.where(a % (k + 4) < 2, a * 3 - k, a + k)
+        return x + a[:, None]
+
+    launches = same(f, "spyre", small(torch.int32, (64, 256)), small(torch.int32, (64,)))
+    assert launches == metrics.Launches(chip=launches.chip)
+    assert launches.chip
