@@ -59,8 +59,10 @@ class Region:
 class Writer:
     """Text of regions; equal text for regions that do the same."""
 
-    def __init__(self, *, places: bool) -> None:
+    def __init__(self, *, places: bool, around: str | None = None) -> None:
+        """around: the place of ops that have none of their own."""
         self.places = places
+        self.around = around
         self.inside: set[Region] = set()
         self.names: dict[Value, str] = {}
         self.locations: dict[str, str] = {}
@@ -80,7 +82,8 @@ class Writer:
     def _op(self, op: Op, indent: str) -> str:
         self.inside.update(op.regions)
         operands = [self.name(v) for v in op.operands]
-        place = f" loc({self._place(op.location)})" if self.places and op.location else ""
+        at = op.location or self.around
+        place = f" loc({self._place(at)})" if self.places and at else ""
 
         def fill(hole: re.Match[str]) -> str:
             kind, number = hole[1], int(hole[2])

@@ -95,7 +95,7 @@ def trace(
 
 
 def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence[str], location: str, stated: Sequence[str]) -> str:
-    writer = Writer(places=True)
+    writer = Writer(places=True, around=location)
     arguments = []
     for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
         writer.names[base] = f"%{key}"
@@ -103,8 +103,8 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
         if isinstance(memory, Memory) and tracing.grid is None:
             shape = "".join(f"{n}x" for n in memory.shape)
             facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
-        arguments.append(f"%{key}: index {{{facts}}}")
+        arguments.append(f"%{key}: index {{{facts}}} {place(location)}")
     body = writer.region(tracing.root, "  ")
     grid = "" if tracing.grid is None else f" attributes {{{', '.join((f'grid = {list(tracing.grid)}', *stated))}}}"
     level = ' attributes {ktir.level = "logical"}' if tracing.grid is None else ""
-    return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {place(location)}\n}}\n"
+    return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {place(location)}\n}} {place(location)}\n"
