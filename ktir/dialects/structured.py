@@ -193,6 +193,15 @@ class Generic:
         return not self.is_pointwise and self.combiner in SUMS and (is_half(self.yielded.type) or isinstance(self.yielded.type, ir.F32Type))
 
     @property
+    def begins_elsewhere(self) -> bool:
+        """Whether it is a reduction that begins from something that its combiner would not leave as it is."""
+        kind = None if self.is_pointwise or len(self.op.results) != 1 else self.combiner
+        init = self.op.operands[len(self.inputs)].owner
+        if kind is None or (not isinstance(init, ir.Block) and is_a(init, tensor.EmptyOp)):
+            return False
+        return isinstance(init, ir.Block) or _number_in_all(init) != IDENTITY[kind]
+
+    @property
     def mapped(self) -> ir.Value:
         """Of a reduction: the scalar that is combined with the accumulator."""
         accumulator = self.body.arguments[len(self.inputs)]
@@ -292,6 +301,21 @@ def fill(scalar: ir.Value, into: ir.Value) -> ir.Value:
     op = linalg.FillOp([into.type], [scalar], [into])
     fill_builtin_region(op.operation)
     return op.result
+
+
+def _number_in_all(op: ir.Operation) -> float | None:
+    """The number in all elements of what an op makes, if it is one."""
+    if is_a(op, linalg.FillOp):
+        source = op.operands[0].owner
+        return None if isinstance(source, ir.Block) or not is_a(source, arith.ConstantOp) else _number(source.attributes["value"])
+    return _number(op.attributes["value"]) if is_a(op, arith.ConstantOp) else None
+
+
+def _number(attribute: ir.Attribute) -> float | None:
+    """A number, also as all elements of a tensor."""
+    if isinstance(attribute, ir.DenseElementsAttr):
+        attribute = attribute.get_splat_value() if attribute.is_splat else attribute
+    return attribute.value if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr) else None
 
 
 def filled(shape: Sequence[int], element: ir.Type, value: float) -> ir.Value:

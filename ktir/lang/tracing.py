@@ -107,4 +107,5 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
     body = writer.region(tracing.root, "  ")
     grid = "" if tracing.grid is None else f" attributes {{{', '.join((f'grid = {list(tracing.grid)}', *stated))}}}"
     level = ' attributes {ktir.level = "logical"}' if tracing.grid is None else ""
-    return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {place(location)}\n}} {place(location)}\n"
+    here = place(location)
+    return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {here}\n}} {here}\n"

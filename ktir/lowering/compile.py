@@ -96,10 +96,8 @@ def compile_logical(
         LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
         pin(module, tuple(numbers), fewer)
         StateLevelPass().run(module)
-        level = Level.of(module)
-        if level is not Level.LOGICAL:
-            VerifyLevelPass().run(module)
-        watch(str(level), module)
+        VerifyLevelPass().run(module)
+        watch(str(Level.of(module)), module)
         stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
         run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
         program = lower_program(module)

@@ -13,12 +13,13 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.calls import planned
 from ktir.diagnostics import refused
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import Generic, affine_map, clone_ops, elementwise, fill, generic, maps_of
+from ktir.dialects.structured import IDENTITY, SUMS, Generic, affine_map, clone_ops, elementwise, fill, filled, generic, maps_of
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named, operations, tensor
 from ktir.passes.general.intrinsics import expand_intrinsics
 from ktir.passes.general.statistics import expand_statistics
 from ktir.pipeline import Pass
+from ktir.target import is_half
 
 _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
     {
@@ -32,9 +33,11 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
 @dataclass(frozen=True)
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic.
-    Intrinsics that are no single instruction are written out.
+    Intrinsics that are no single instruction are written out. Reductions begin from what leaves their result as it is, such as 0: what
+    their `outs` holds otherwise is combined with it by an op of its own.
 
-    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls.
+    Expects and guarantees: the logical level; values do not change, but for the last places of f32 matmuls and of sums that begin from
+    something.
     """
 
     name: ClassVar[str] = "ktir-generalize"
@@ -42,9 +45,9 @@ class GeneralizePass(Pass):
     tolerance: ClassVar[float] = 2.0**-10  # products of f32 are rounded each, not as sums of blocks, and what they make may become f16
 
     def allowed(self, module: ir.Module) -> float:
-        """The tolerance where there is a matmul of f32; else nothing."""
-        wide = (is_a(op, linalg.GenericOp) and Generic(op).is_wide_matmul for op in operations(module))
-        return self.tolerance if any(wide) else 0.0
+        """The tolerance where there is a matmul of f32, or a sum of floats that begins from something; else nothing."""
+        generics = [Generic(op) for op in operations(module) if is_a(op, linalg.GenericOp)]
+        return self.tolerance if any(g.is_wide_matmul or _adds_what_it_began_from(g) for g in generics) else 0.0
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every named op of the module."""
@@ -61,6 +64,43 @@ class GeneralizePass(Pass):
                     result = _filled(op) if is_a(op, arith.ConstantOp) else _elementwise(op)
             op.results[0].replace_all_uses_with(result)
             op.erase()
+        for g in [Generic(op) for f in planned(module) for op in operations(f) if is_a(op, linalg.GenericOp)]:
+            if g.begins_elsewhere:
+                _begin_from_identity(g)
+
+
+def _begin_from_identity(g: Generic) -> None:
+    """What a reduction begins from is combined with its result by an op of its own. Raises Unsupported for sums in 16 bits, which round
+    each of their steps."""
+    first, kind = g.op.operands[len(g.inputs)], g.combiner
+    if kind is None or (is_half(g.yielded.type) and kind in SUMS):
+        raise refused(
+            g.op, f"begins from a value and sums in {g.yielded.type}, which is not supported; the nearest supported form sums in f32"
+        )
+    type_ = ir.RankedTensorType(first.type)
+    combine = g.yielded.owner.name
+
+    def body(scalars: list[ir.Value]) -> ir.Value:
+        return ir.Operation.create(combine, results=[type_.element_type], operands=scalars[:2]).results[0]
+
+    result = g.op.results[0]
+    readers = [(use.owner.operation, use.operand_number) for use in result.uses]
+    with g.op.location:
+        with ir.InsertionPoint(g.op):
+            g.op.operands[len(g.inputs)] = filled(type_.shape, type_.element_type, IDENTITY[kind])
+        with ir.InsertionPoint.after(g.op):
+            both = elementwise([first, result], tensor.EmptyOp(list(type_.shape), type_.element_type).result, body)
+    for reader, operand in readers:
+        reader.operands[operand] = both
+
+
+def _adds_what_it_began_from(g: Generic) -> bool:
+    """Whether a sum's result is added to something at the same place and by nothing but that, as `_begin_from_identity` writes it."""
+    if not g.sums_floats:
+        return False
+    readers = [use.owner.operation for use in g.op.results[0].uses]
+    alone = [o.operation for r in readers if r.location == g.op.location and is_a(r, linalg.GenericOp) for o in r.regions[0].blocks[0]]
+    return [op.name for op in alone] == [arith.AddFOp.OPERATION_NAME, linalg.YieldOp.OPERATION_NAME]
 
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:

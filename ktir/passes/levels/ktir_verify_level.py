@@ -76,9 +76,7 @@ RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
             func.FuncOp: (program.logical_function,),
             ktdp.ConstructMemoryViewOp: (rules.in_global_memory, rules.unmasked, rules.constant_offset),
             ktdp.ConstructAccessTileOp: (rules.whole_tile,),
-            linalg.GenericOp: (rules.wide_sum, rules.from_identity),
-            linalg.MatmulOp: (rules.from_identity,),
-            linalg.BatchMatmulOp: (rules.from_identity,),
+            linalg.GenericOp: (rules.wide_sum,),
         }
     ),
     Level.FLAT: named(
@@ -86,7 +84,7 @@ RULES: dict[Level, dict[str, tuple[Rule, ...]]] = {
             **flat_rules.RULES,
             func.FuncOp: (program.logical_function,),
             ktdp.ConstructMemoryViewOp: (rules.in_global_memory, flat_rules.plain_view),
-            linalg.GenericOp: (flat_rules.flat_generic, rules.wide_sum),
+            linalg.GenericOp: (flat_rules.flat_generic, rules.wide_sum, rules.from_identity),
         }
     ),
     Level.LAID_OUT: named(

@@ -209,35 +209,12 @@ def wide_sum(op: ir.Operation) -> None:
 
 def from_identity(op: ir.Operation) -> None:
     """A reduction begins from what its combiner leaves as it is; what lies in its `outs` otherwise would be lost."""
-    kind = "add"
-    if is_a(op, linalg.GenericOp):
-        g = Generic(op)
-        if g.is_pointwise or g.combiner is None or len(op.results) != 1:
-            return
-        kind = g.combiner
-    init = list(op.operands)[-1].owner
-    if isinstance(init, ir.Block) or not is_a(init, tensor.EmptyOp):
-        value = None if isinstance(init, ir.Block) else _filled_with(init)
-        if value is None or value != IDENTITY[kind]:
-            raise Broken(
-                f"expects 'outs' without content or filled with {IDENTITY[kind]}, which '{kind}' begins from; what is there is combined "
-                "with the result by an op of its own"
-            )
-
-
-def _filled_with(op: ir.Operation) -> float | None:
-    """The number in all elements of what an op makes, if it is one."""
-    if is_a(op, linalg.FillOp):
-        source = op.operands[0].owner
-        return None if isinstance(source, ir.Block) or not is_a(source, arith.ConstantOp) else _number(source.attributes["value"])
-    return _number(op.attributes["value"]) if is_a(op, arith.ConstantOp) else None
-
-
-def _number(attribute: ir.Attribute) -> float | None:
-    """A number, also as all elements of a tensor."""
-    if isinstance(attribute, ir.DenseElementsAttr):
-        attribute = attribute.get_splat_value() if attribute.is_splat else attribute
-    return attribute.value if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr) else None
+    g = Generic(op)
+    if g.begins_elsewhere:
+        raise Broken(
+            f"expects 'outs' without content or filled with {IDENTITY[g.combiner or 'add']}, which '{g.combiner}' begins from; "
+            "what is there is combined with the result by an op of its own"
+        )
 
 
 def one_block(op: ir.Operation) -> None:

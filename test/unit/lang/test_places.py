@@ -19,7 +19,7 @@ from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-import kernels  # noqa: E402
+import kernels
 
 CASES = {call.function.__name__: (call, arrays, parameters) for call, arrays, parameters, _ in kernels.cases()}  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -43,7 +43,8 @@ def test_all_ops(name: str) -> None:
     assert len(found) > 20
     for op, place in found:
         at = re.fullmatch(r'loc\("(.*)":(\d+):\d+(?: to :\d+)?\)', place)
-        assert at and Path(at[1]).name == Path(file).name, (op, place)
+        assert at is not None, (op, place)
+        assert Path(at[1]).name == Path(file).name, (op, place)
     of_function = [place for op, place in found if op in ("func.func", "argument")]
     assert all(first <= int(place.split(":")[-2]) <= first + len(lines) for place in of_function)
 

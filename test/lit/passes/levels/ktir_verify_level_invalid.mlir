@@ -101,13 +101,11 @@ module attributes {ktir.level = "logical"} {
     %z = tensor.empty() : tensor<f16>
     %left = tensor.empty() : tensor<4x4xf16>
     %five = arith.constant dense<5.0> : tensor<4x4xf32>
-    // expected-error@+1 {{'linalg.matmul' op expects 'outs' without content or filled with 0.0, which 'add' begins from}}
     %m = linalg.matmul ins(%left, %left : tensor<4x4xf16>, tensor<4x4xf16>) outs(%five : tensor<4x4xf32>) -> tensor<4x4xf32>
     %zero = arith.constant 0.0 : f32
     %zeros = linalg.fill ins(%zero : f32) outs(%five : tensor<4x4xf32>) -> tensor<4x4xf32>
     %n = linalg.matmul ins(%left, %left : tensor<4x4xf16>, tensor<4x4xf16>) outs(%zeros : tensor<4x4xf32>) -> tensor<4x4xf32>
     %some_row = arith.constant dense<5.0> : tensor<4xf32>
-    // expected-error@+1 {{'linalg.generic' op expects 'outs' without content or filled with -inf, which 'max' begins from}}
     %most = linalg.generic {indexing_maps = [#id2, #rows], iterator_types = ["parallel", "reduction"]} ins(%m : tensor<4x4xf32>) outs(%some_row : tensor<4xf32>) {
     ^bb0(%in: f32, %out: f32):
       %more = arith.maximumf %in, %out : f32
@@ -145,6 +143,12 @@ module attributes {ktir.level = "flat"} {
     ^bb0(%in: f16, %out: f16):
       %s = arith.subf %out, %in : f16
       linalg.yield %s : f16
+    } -> tensor<5xf16>
+    // expected-error@+1 {{'linalg.generic' op expects 'outs' without content or filled with -inf, which 'max' begins from}}
+    %m = linalg.generic {indexing_maps = [#row, #sum], iterator_types = ["reduction", "parallel"]} ins(%b : tensor<4x5xf16>) outs(%r : tensor<5xf16>) {
+    ^bb0(%in: f16, %out: f16):
+      %more = arith.maximumf %in, %out : f16
+      linalg.yield %more : f16
     } -> tensor<5xf16>
     return
   }
