@@ -19,7 +19,7 @@ from ktir.diagnostics import KtirError
 from ktir.mlir import ir
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-import kernels
+import kernels  # pyright: ignore[reportMissingImports]
 
 CASES = {call.function.__name__: (call, arrays, parameters) for call, arrays, parameters, _ in kernels.cases()}  # pyright: ignore[reportAttributeAccessIssue]
 
