@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ktir.diagnostics import KtirError, close_to
+from ktir.diagnostics import Diagnostic, KtirError, close_to
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.nodes import lowered_now
@@ -75,10 +75,23 @@ def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], N
         if failure:
             raise failure[0] from None
         if not any(isinstance(e, _Captured) for e in chain(error)):
-            raise
+            raise _no_single_graph(error) or error from None
     if not found:
         raise KtirError("the model has nothing to compute: its results are views of its inputs, or calls on the host")
     return found
+
+
+def _no_single_graph(error: Exception) -> KtirError | None:
+    """What keeps Dynamo from making one graph of a model, at the user's line; None for other errors."""
+    if not isinstance(error, torch._dynamo.exc.Unsupported):
+        return None
+    said = str(error).splitlines()
+    hint = next((line.partition("Hint: ")[2] for line in said if "Hint: " in line), "")
+    stack = list(getattr(error, "real_stack", None) or ())
+    note = f"{hint[:1].lower()}{hint[1:]}".rstrip(".")
+    where = f"{stack[-1].filename}:{stack[-1].lineno}:{(stack[-1].colno or 0) + 1}" if stack else None
+    notes = (Diagnostic("note", note, where),) if note else ()
+    return KtirError(f"expects a model that is one graph, but TorchDynamo breaks it here: {said[0]}", where, notes)
 
 
 def capture_region(model: Any, *inputs: Any) -> Region:

@@ -119,6 +119,13 @@ def shapes():
 
 def tuple_of_one():
     return (lambda pair: pair[0] + pair[1]), (torch.ones(5),)
+
+def branching():
+    def model(x):
+        if x.sum() > 0:
+            return x
+        return x + 1
+    return model, torch.ones(5)
 """
 
 
@@ -143,7 +150,12 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "status", "message"),
     [
-        ("large", (), 2, "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two, shapes, tuple_of_one"),
+        (
+            "large",
+            (),
+            2,
+            "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two, shapes, tuple_of_one, branching",
+        ),
         ("number", (), 2, "'number' in '.*' must return a model and its inputs, but it returned int"),
         ("broken", (), 2, r"calling 'broken' failed: .*script.py:12: ValueError: no such weights"),
         ("unsupported", ("--fallback=error",), 1, r"script.py:15:1: error: 'aten.histc.default' op of shape \[3\]"),
@@ -156,6 +168,7 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("shapes", (), 2, "the model of 'shapes' fails on its example inputs: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("tuple_of_one", (), 2, "'tuple_of_one' fails on its example inputs: .*script.py:24: IndexError: tuple index out of range"),
         ("unsupported", (), 1, "nothing to compute"),
+        ("branching", (), 1, r"script.py:28:12: error: expects a model that is one graph, but TorchDynamo breaks it here: Data-dependent"),
         ("small", ("--stage=tilde",), 1, "unknown stage 'tilde'; the stages are region, logical"),
         ("small", ("-o", "/nowhere/x.mlir"), 1, "cannot write '/nowhere/x.mlir': No such file or directory"),
         ("nowhere.py:f", (), 2, "cannot open script 'nowhere.py': no such file"),
