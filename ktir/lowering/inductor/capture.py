@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import Unsupported
 
 from ktir.diagnostics import Diagnostic, KtirError, close_to
 from ktir.lowering.inductor import artifacts
@@ -83,9 +84,9 @@ def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], N
 
 def _no_single_graph(error: Exception) -> KtirError | None:
     """What keeps Dynamo from making one graph of a model, at the user's line; None for other errors."""
-    if not isinstance(error, torch._dynamo.exc.Unsupported):
-        return None
     said = str(error).splitlines()
+    if not isinstance(error, Unsupported) or said[0].startswith("Observed exception"):  # the latter: the model itself raises
+        return None
     hint = next((line.partition("Hint: ")[2] for line in said if "Hint: " in line), "")
     stack = list(getattr(error, "real_stack", None) or ())
     note = f"{hint[:1].lower()}{hint[1:]}".rstrip(".")
