@@ -61,9 +61,10 @@ def configure(config: Any, file: str, *, name: str | None = None, output: str | 
     serve_tools(shims, config.environment)
 
 
-def serve_tools(folder: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Write `FileCheck` and the tools to `folder`, as commands that ask one process, which has them loaded and starts here."""
-    _write_shims(folder, Path(sys.executable).parent, _serve(environment))
+def serve_tools(folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Write `FileCheck` and the tools to `folder`, as commands that ask one process, which has them loaded and starts here, in this
+    environment; that of the caller by default."""
+    _write_shims(folder, Path(sys.executable).parent, _serve(os.environ if environment is None else environment))
 
 
 def _write_shims(folder: Path, tools: Path, place: str) -> None:

@@ -35,6 +35,7 @@ from ktir.lowering.ktir_lift import TOLERANCE, WAY, WAYS
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.pipeline import run_pipeline
+from ktir.runtime import failures
 from ktir.runtime.executable import Executable
 
 On = Literal["executor", "numpy", "chip"]
@@ -216,6 +217,9 @@ class Kernel:
                 raise
             why = "NumPy makes float64 of float32 and int32 or int64; '.astype(np.float32)' of the integers keeps float32"
             raise Unsupported(error.message, error.location, (*error.notes, Diagnostic("note", why, error.location))) from None
+        except Exception as error:
+            failures.capture(error, "compile", kernel_name=traced.name)
+            raise
 
     def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any], known: bool = False) -> Traced:
         """`known`: with the numbers that arguments are."""

@@ -17,7 +17,7 @@ from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.running import faults
 from ktir.mlir import ir
 from ktir.package import content_hash
-from ktir.runtime import cache
+from ktir.runtime import cache, failures
 from ktir.runtime.kernel import ON_EXECUTOR
 from ktir.runtime.logical import NOTICE, files_of
 
@@ -31,12 +31,19 @@ def _compiled(called: str, program: Program, options: object) -> str:
             with context(), ir.Location.unknown():
                 files |= compile_logical(parse_module(program.text, program.file))
         except Unsupported as error:
+            failures.capture(error, kernel_name=called)
             if config.current().fallback == "error":
                 error.diagnostics.append(Diagnostic("note", f'without fallback="error" {ON_EXECUTOR}'))
                 raise
             error.message = f"{called}{faults.NO_FORM}{error.message}"
             error.diagnostics = [Diagnostic("error", error.message, error.location, error.notes), *error.diagnostics[1:]]
             files |= {NOTICE: faults.notice(error)}
+        except Exception as error:
+            failures.capture(error, "compile", kernel_name=called)
+            fault = faults.fault_of(error, f"{called}: the compiler for the chip")
+            if config.current().fallback == "error":
+                raise faults.as_error(fault, faults.reproducer(program.text)) from error
+            files |= {NOTICE: faults.notice(fault)}
     faults.say(files)
     key = content_hash(files)
     cache.store(key, files)

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         places = roofline(machine.trace, machine.target)
         if not 0 <= options.core < machine.trace.cores:
             raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")
-        asked = _asked(options.what_if) if options.what_if else {}
+        asked = {} if options.what_if is None else _asked(options.what_if)
         changed = {name: machine.bottlenecks.without(*free) for name, free in asked.items()}
         if options.json:
             bounds = {"program": _plain(machine.bottlenecks.program), "kernels": [_plain(b) for b in machine.bottlenecks.kernels]}

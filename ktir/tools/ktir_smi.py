@@ -16,6 +16,7 @@ from ktir.runtime.monitor import files, sampling
 from ktir.version import __version__
 
 _SOONEST = 0.01
+_LATEST = 86400
 _ROWS = 20
 """Samples between two heads."""
 
@@ -45,10 +46,12 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     given = sys.argv[1:] if argv is None else list(argv)
-    options = parser().parse_args([*shlex.split(os.environ.get("AIUSMI_OPTS", "")), *given])
     try:
-        if not options.delay >= _SOONEST:
-            raise KtirError(f"'--delay' expects at least {_SOONEST} seconds, but got {options.delay}")
+        options = parser().parse_args([*_of_environment(), *given])
+        if not _SOONEST <= options.delay <= _LATEST:
+            raise KtirError(f"'--delay' expects {_SOONEST} to {_LATEST} seconds, but got {options.delay}")
+        if options.count is not None and options.count < 1:
+            raise KtirError(f"'--count' expects at least 1 sample, but got {options.count}")
         if options.mem_details:
             raise KtirError("'--mem-details' shows parts of rsvmem, which an older runtime has; group U has the memory that tensors take")
         wanted, sources = sampling.columns(options.metric_groups), _sources(options)
@@ -58,11 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ktir-smi: error: {e.message}", file=sys.stderr)
         return 1
     except OSError as e:
-        print(f"ktir-smi: error: {options.filename or 'stdout'}: {e.strerror or e}", file=sys.stderr)
+        print(f"ktir-smi: error: {e.filename or 'stdout'}: {e.strerror or e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _of_environment() -> list[str]:
+    """Options in AIUSMI_OPTS. Raises KtirError."""
+    text = os.environ.get("AIUSMI_OPTS", "")
+    try:
+        return shlex.split(text)
+    except ValueError as e:
+        raise KtirError(f"AIUSMI_OPTS expects options as on a command line, but got {text!r}: {str(e).lower()}") from None
 
 
 class _Stdout:
@@ -78,7 +90,7 @@ def _sources(options: argparse.Namespace) -> list[sampling.Source]:
     paths: list[Path] = [] if pattern is None else files.found(pattern) if files.BUS in pattern else [Path(pattern)]
     if not paths:
         raise KtirError(f"no process runs on a card that writes {pattern or f'metric files: {files.VARIABLE} is off'}")
-    asked = options.id.split(",") if options.id else [str(n) for n in range(len(paths))]
+    asked = [str(n) for n in range(len(paths))] if options.id is None else list(dict.fromkeys(options.id.split(",")))
     for number in asked:
         if not number.isdecimal() or int(number) >= len(paths):
             raise KtirError(f"'--id' expects cards of 0 to {len(paths) - 1}, but got {number!r}")

@@ -220,12 +220,14 @@ def synchronize(device: Any = None) -> None:
 
 @contextmanager
 def trace(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Write what the cards do in a block, in emulated time, to a file: a Chrome trace."""
+    """Write what the cards do in a block, in emulated time, to a file: a Chrome trace. Where the block raises, what they did till then."""
     from ktir.runtime.time.trace import chrome_trace, watched
 
     with watched(_clocks().clock) as spans:
-        yield
-    Path(path).write_text(json.dumps(chrome_trace(spans)), encoding="utf-8")
+        try:
+            yield
+        finally:
+            Path(path).write_text(json.dumps(chrome_trace(spans)), encoding="utf-8")
 
 
 class _StandsFor(type):

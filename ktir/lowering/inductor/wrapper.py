@@ -21,7 +21,7 @@ from ktir.hints import HintRefused
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.running import progress
 from ktir.lowering.inductor.running.fallback import Apart, Place, refused_by_chip
-from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, in_the_users_words, notice, reproducer
+from ktir.lowering.inductor.running.faults import Fault, as_error, fault_of, first_line, in_the_users_words, notice, reproducer
 from ktir.lowering.region_to_ktir.emit import read, write
 from ktir.lowering.region_to_ktir.region import Buffer, NestRefused, Region
 from ktir.mlir import ir
@@ -64,7 +64,7 @@ def compile_region(region: Region) -> str:
 def _translation_fault(error: Exception, region: Region) -> Fault:
     """The fault of a region that has no valid logical form, with a file of the region."""
     failures.capture(error, "compile", kernel_name=region.name)
-    fault = fault_of(error, "the translation to KTIR", region)
+    fault = fault_of(error, "the translation to KTIR", first_line(region))
     path = store.new_reproducer() / "region.json"
     path.write_text(region.to_json())
     fault.diagnostics = [*fault.diagnostics, Diagnostic("note", f"{OURS}; what it failed at is in {path}")]
@@ -99,7 +99,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
         return files | {NOTICE: notice(error)}, places
     except Exception as error:
         failures.capture(error, "compile", kernel_name=name)
-        fault = fault_of(error, "the compiler for the chip", region)
+        fault = fault_of(error, "the compiler for the chip", first_line(region))
         if options.fallback == "error":
             raise as_error(fault, reproducer(print_module(read(text), debuginfo=True), folder, name)) from error
         return files | {NOTICE: notice(fault)}, []

@@ -169,6 +169,19 @@ def test_a_copy_and_a_program_overlap(tmp_path: Path) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(kernels)), "one computes at a time"
 
 
+def test_trace_of_what_fails(tmp_path: Path) -> None:
+    """What the cards did until then is what somebody will want to see."""
+
+    def fails() -> None:
+        with spyre.trace(tmp_path / "trace.json"):
+            torch.ones(64, dtype=torch.float16).to("spyre")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert any(e.get("ph") == "X" for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"])
+
+
 @pytest.mark.filterwarnings("error:Dynamo detected a call")
 def test_dynamo_keeps_away_from_us() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
+import ktir
 import ktir.library
 from ktir import lang
 from ktir.device.autoload import register
 from ktir.diagnostics import KtirError
-from ktir.runtime import metrics
+from ktir.runtime import failures, metrics
 
 register()
 ROOT = Path(__file__).parents[3]
@@ -228,3 +229,31 @@ def test_wrong_operators() -> None:
         assert words in error_of(lambda make=make, function=function: make(function))
     assert "cannot read 'nowhere.mlir'" in error_of(lambda: ktir.library.operator("tests::nowhere", "nowhere.mlir"))
     assert "expects a kernel of ktir.lang" in error_of(lambda: ktir.library.operator("tests::plain", gives_operand))
+
+
+@pytest.mark.parametrize("run", [lambda f: f, compiled])
+def test_fault_of_the_compiler(
+    run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """It is told once, with what reproduces it and a report, and the executor runs the program; with fallback="error" it is the error."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("ktir.lowering.compile.run_pipeline", fails)
+    monkeypatch.setattr("ktir.runtime.notices._said", set())
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
+    x = X[:, : 90 if run is compiled else 91].contiguous()
+    with metrics.counted() as launches:
+        y = run(lambda x: softmax_op(x))(x)
+    assert (launches().chip, launches().executor) == (0, 1)
+    torch.testing.assert_close(y.double(), x.double().softmax(-1), rtol=0, atol=2.0**-10)
+    said = caplog.text
+    assert "planted" in said
+    assert "--run-reproducer" in said
+    report = failures.latest()
+    assert report is not None
+    assert (report["failure"]["category"], "planted" in report["failure"]["message"]) == ("compile", True)
+    torch._dynamo.reset()
+    with ktir.config.patch(fallback="error"), pytest.raises((KtirError, BackendCompilerFailed), match="planted"):
+        run(lambda x: softmax_op(x))(x + 1)

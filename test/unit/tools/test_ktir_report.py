@@ -102,6 +102,8 @@ def test_wrong_use(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "--core expects 0 to" in capsys.readouterr().err
     assert main([str(package), "--what-if", "memroy"]) == 1
     assert "but got 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
+    assert main([str(package), "--what-if", ""]) == 1
+    assert "--what-if expects all, or some of" in capsys.readouterr().err
     assert main([str(package), "--lx", str(tmp_path / "x.gif")]) == 1
     assert ".svg, .png, .pdf" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

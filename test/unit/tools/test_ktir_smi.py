@@ -77,7 +77,9 @@ def test_launches_are_shown_within_a_period(tmp_path: Path) -> None:
         (["-g", "X"], "expects groups of D, R, U, P, L, A, but got 'X'"),
         (["-g", "DM"], "group 'M' (rsvmem) is of an older runtime"),
         (["--mem-details"], "'--mem-details' shows parts of rsvmem, which an older runtime has; group U has"),
-        (["-d", "0.001"], "'--delay' expects at least 0.01 seconds, but got 0.001"),
+        (["-d", "0.001"], "'--delay' expects 0.01 to 86400 seconds, but got 0.001"),
+        (["-d", "inf"], "'--delay' expects 0.01 to 86400 seconds, but got inf"),
+        (["-n", "0"], "'--count' expects at least 1 sample, but got 0"),
         ([], "no process runs on a card that writes"),
         (["/nowhere/m"], "cannot read /nowhere/m: No such file or directory"),
     ],
@@ -88,6 +90,12 @@ def test_mistakes(
     monkeypatch.setenv(files.VARIABLE, str(tmp_path / "m.%BUSID"))
     assert ktir_smi.main(arguments) == 1
     assert said in capsys.readouterr().err
+
+
+def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AIUSMI_OPTS", "-n 'a")
+    assert ktir_smi.main([]) == 1
+    assert "AIUSMI_OPTS expects options as on a command line" in capsys.readouterr().err
 
 
 def test_tables_and_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,15 +35,20 @@ class Fault(PassError):
     """What this compiler should have done, and failed at."""
 
 
-def fault_of(error: Exception, what: str, region: Region) -> Fault:
-    """The fault behind an exception that is no refusal: `what` failed at a region. It is placed at the region's first line at least."""
+def fault_of(error: Exception, what: str, first: str | None = None) -> Fault:
+    """The fault behind an exception that is no refusal: `what` failed. `first`: its place where it has none of its own."""
     own = error if isinstance(error, KtirError) else KtirError(f"{what} failed: {type(error).__name__}: {error}")
-    place = own.location or next((nest.source for nest in region.nests if nest.source), None)
+    place = own.location or first
     fault = Fault(own.message, place)
     fault.diagnostics = [Diagnostic("error", own.message, place, own.notes), *own.diagnostics[1:]]
     if own.pass_name:
         fault.diagnostics.append(Diagnostic("note", f"in pass '{own.pass_name}'"))
     return fault
+
+
+def first_line(region: Region) -> str | None:
+    """The first line of a user's program in a region."""
+    return next((nest.source for nest in region.nests if nest.source), None)
 
 
 def reproducer(text: str, folder: Path | None = None, name: str = "program") -> str:

@@ -61,7 +61,7 @@ torch._dynamo.backends.registry register_backend _BACKENDS _COMPILER_FNS
 torch._dynamo.config allow_rnn recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit
 torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo graph_bytecode_inputs graph_bytecode_inputs.index_to_bytecode_constructor
-torch._dynamo.exc BackendCompilerFailed TorchDynamoException
+torch._dynamo.exc BackendCompilerFailed TorchDynamoException Unsupported
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
 torch._dynamo.variables torch.tracing_state_functions
 torch.fx._symbolic_trace is_fx_symbolic_tracing _is_fx_tracing_flag
