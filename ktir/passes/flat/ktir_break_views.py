@@ -5,7 +5,8 @@ integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of 
 (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
 scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read pairs of bytes
 (`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
-(`integers`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
+(`integers`), element-wise ops run before splits of columns
+(`epilogues`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
 (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
@@ -33,6 +34,7 @@ from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
+from ktir.passes.flat.memory.epilogues import epilogues_before_splits
 from ktir.passes.flat.memory.indirect import indices_apart
 from ktir.passes.flat.memory.insertions import insertions_apart
 from ktir.passes.flat.memory.new_arguments import NewArguments
@@ -87,6 +89,7 @@ class BreakViewsPass(Pass):
                 weights_in_bytes(function)
                 small_floats_as_f16(function)
                 integers_as_i32(function)
+                epilogues_before_splits(function)
                 split_loops(function)
                 split_at_concatenations(function)
                 ShapesToMemory(function, arguments).run()

@@ -246,7 +246,7 @@ def carries_accumulators(loop: ir.Operation) -> None:
         made = value.owner
         goes_on = value != argument and _before(value) == argument
         begun = not is_a(start.owner, tensor.EmptyOp)
-        running = begun and is_a(made, linalg.GenericOp) and Generic(made).is_pointwise
+        running = begun and (is_a(made, scf.ForOp) or (is_a(made, linalg.GenericOp) and Generic(made).is_pointwise))
         if not (goes_on or running):
             raise Broken(
                 f"carries '{argument.type}', which is neither the accumulator of a contraction nor filled slice by slice, nor a running "

@@ -3,7 +3,8 @@
 
 #v6 = affine_set<(d0) : (d0 >= 0, -d0 + 5 >= 0)>
 #v46 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 5 >= 0)>
-#v423 = affine_set<(d0, d1, d2) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0, d2 >= 0, -d2 + 2 >= 0)>
+#v42 = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 1 >= 0)>
+#first2 = affine_map<(d0, d1, d2) -> (d0, d1)>
 #v24 = affine_set<(d0) : (d0 >= 0, -d0 + 23 >= 0)>
 #id1 = affine_map<(d0) -> (d0)>
 #id2 = affine_map<(d0, d1) -> (d0, d1)>
@@ -18,7 +19,7 @@
 // CHECK-NOT: tensor.expand_shape
 module attributes {ktir.level = "logical"} {
   func.func @expanded(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<4x6xf16>},
-                      %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<4x2x3xf16>}) {
+                      %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<4x2xf16>}) {
     %vx = ktdp.construct_memory_view %x, sizes: [4, 6], strides: [6, 1] {coordinate_set = #v46, memory_space = #ktdp.memory_space<global>} : memref<4x6xf16>
     %tx = ktdp.construct_access_tile %vx[0, 0] {access_tile_order = #id2, access_tile_set = #v46} : memref<4x6xf16> -> !ktdp.access_tile<4x6xindex>
     %a = ktdp.load %tx : <4x6xindex> -> tensor<4x6xf16>
@@ -29,15 +30,17 @@ module attributes {ktir.level = "logical"} {
       linalg.yield %n : f16
     } -> tensor<4x6xf16>
     %c = tensor.expand_shape %b [[0], [1, 2]] output_shape [4, 2, 3] : tensor<4x6xf16> into tensor<4x2x3xf16>
-    %f = tensor.empty() : tensor<4x2x3xf16>
-    %d = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]} ins(%c : tensor<4x2x3xf16>) outs(%f : tensor<4x2x3xf16>) {
+    %low = arith.constant 0xFC00 : f16
+    %f = tensor.empty() : tensor<4x2xf16>
+    %g = linalg.fill ins(%low : f16) outs(%f : tensor<4x2xf16>) -> tensor<4x2xf16>
+    %d = linalg.generic {indexing_maps = [#id3, #first2], iterator_types = ["parallel", "parallel", "reduction"]} ins(%c : tensor<4x2x3xf16>) outs(%g : tensor<4x2xf16>) {
     ^bb0(%i: f16, %o: f16):
-      %n = math.absf %i : f16
+      %n = arith.maximumf %o, %i : f16
       linalg.yield %n : f16
-    } -> tensor<4x2x3xf16>
-    %vy = ktdp.construct_memory_view %y, sizes: [4, 2, 3], strides: [6, 3, 1] {coordinate_set = #v423, memory_space = #ktdp.memory_space<global>} : memref<4x2x3xf16>
-    %ty = ktdp.construct_access_tile %vy[0, 0, 0] {access_tile_order = #id3, access_tile_set = #v423} : memref<4x2x3xf16> -> !ktdp.access_tile<4x2x3xindex>
-    ktdp.store %d, %ty : tensor<4x2x3xf16>, <4x2x3xindex>
+    } -> tensor<4x2xf16>
+    %vy = ktdp.construct_memory_view %y, sizes: [4, 2], strides: [2, 1] {coordinate_set = #v42, memory_space = #ktdp.memory_space<global>} : memref<4x2xf16>
+    %ty = ktdp.construct_access_tile %vy[0, 0] {access_tile_order = #id2, access_tile_set = #v42} : memref<4x2xf16> -> !ktdp.access_tile<4x2xindex>
+    ktdp.store %d, %ty : tensor<4x2xf16>, <4x2xindex>
     return
   }
 }
