@@ -25,6 +25,7 @@ from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.forms import Form, shared
+from ktir.runtime.memory.hardware import nothing
 from ktir.runtime.memory.slot import Slot
 from ktir.runtime.memory.transfer import as_array
 from ktir.runtime.memory.view import View
@@ -187,7 +188,10 @@ class Executable:
                 carriers.append(carrier)
         if card is not None:
             carriers = self._bound(self.plan(card), operands, carriers, addresses)
-        self.machine.launch(carriers, mode, bounds)
+        if card is None or card.computes:
+            self.machine.launch(carriers, mode, bounds)
+        else:
+            nothing([carrier for *_, carrier in written])
         if card is not None:
             card.run(self._step)
         for slot, operand, carrier in written:

@@ -24,7 +24,10 @@ from ktir.version import __version__
 Category = Literal["compile", "unimplemented", "runtime_launch", "out_of_memory", "unknown"]
 MOST = 50
 """Reports that are kept, the newest ones."""
-_VARIABLES = ("SENCORES", "AIU_WORLD_SIZE", "SPYRE_DEVICES", "FLEX_DEVICE", "TORCH_LOGS", "TORCH_COMPILE_DEBUG")
+_VARIABLES = (
+    *("SENCORES", "AIU_WORLD_SIZE", "SPYRE_DEVICES", "LOCAL_RANK", "FLEX_DEVICE", "FLEX_COMPUTE", "FLEX_MOCK_DEVICE_MEMORY_SIZE"),
+    *("TORCH_LOGS", "TORCH_COMPILE_DEBUG"),
+)
 
 
 def folder() -> Path:

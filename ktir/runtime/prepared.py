@@ -14,6 +14,7 @@ from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
+from ktir.runtime.memory.hardware import nothing
 from ktir.runtime.memory.slot import Slot
 from ktir.runtime.time.steps import Step
 
@@ -75,7 +76,11 @@ class Prepared:
             address = None if twice else binding.address(allocation, self._occupied)
             places.append(plan.own(i) if address is None else address)
             written.append((allocation, binding, filled, address))
-        machine.launch(plan.carriers([*self._in_order(places)], [*self._in_order(carriers)]), "tape", self._bounds)
+        ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)])
+        if card.computes:
+            machine.launch(ready, "tape", self._bounds)
+        else:
+            nothing([filled for _, _, filled, _ in written])
         card.run(step)
         for allocation, binding, filled, address in written:
             binding.close(allocation, filled, address)

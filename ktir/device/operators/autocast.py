@@ -1,4 +1,6 @@
-"""`torch.autocast("spyre")`: which operators compute in the lower type, which in float32, and which in the widest of their operands."""
+"""`torch.autocast("spyre")`: which operators compute in the lower type, which in float32, which in the widest of their operands, and which
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ _FLOAT32 = """
     soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp softmax.int
     log_softmax.int cumprod cumsum prod prod.dim_int sum sum.dim_IntList
 """
+_UNSAFE = "binary_cross_entropy"
 _WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
 _KEY = torch._C.DispatchKeySet(torch._C._dispatch_key_parse("AutocastPrivateUse1"))
 
@@ -30,7 +33,7 @@ def register() -> list[torch.library.Library]:
     rest = torch.library.Library("_", "IMPL")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     rules = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
-    for names, rule in ((_LOWER, _lower), (_FLOAT32, _float32), (_WIDEST, _widest)):
+    for names, rule in ((_LOWER, _lower), (_FLOAT32, _float32), (_WIDEST, _widest), (_UNSAFE, _unsafe)):
         for name in names.split():
             base, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, base), overload or "default")
@@ -48,6 +51,13 @@ def _float32(tensors: list[torch.Tensor]) -> torch.dtype:
 
 def _widest(tensors: list[torch.Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, (t.dtype for t in tensors), torch.get_autocast_dtype("spyre"))
+
+
+def _unsafe(tensors: list[torch.Tensor]) -> torch.dtype:
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: its logarithms leave the range of the lower "
+        "type. torch.nn.functional.binary_cross_entropy_with_logits and torch.nn.BCEWithLogitsLoss, without a sigmoid before them, are safe"
+    )
 
 
 def _call(op: Any, rule: Callable[[list[torch.Tensor]], torch.dtype], *args: Any, **kwargs: Any) -> Any:

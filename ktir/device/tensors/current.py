@@ -13,7 +13,7 @@ MOST = 8
 
 
 class _Current(threading.local):
-    index = 0
+    index: int | None = None
 
 
 _current = _Current()
@@ -24,11 +24,11 @@ def count() -> int:
     """Cards of the process: those that `SPYRE_DEVICES` lists, at most `AIU_WORLD_SIZE`, else `AIU_WORLD_SIZE`, else 1. With
     `FLEX_DEVICE=MOCK` no list counts. Raises RuntimeError for what these variables cannot be.
     """
+    from ktir.runtime.memory.hardware import hardware  # of no use to a process that only imports torch
+
     world = _number("AIU_WORLD_SIZE", os.environ.get("AIU_WORLD_SIZE", ""))
-    listed, kind = os.environ.get("SPYRE_DEVICES", ""), os.environ.get("FLEX_DEVICE", "")
-    if kind not in ("", "MOCK"):
-        raise RuntimeError(f"FLEX_DEVICE must be MOCK, or not set, since the cards of ktir are emulated, but got {kind!r}")
-    if listed and not kind:
+    listed, mock = os.environ.get("SPYRE_DEVICES", ""), hardware().mock
+    if listed and not mock:
         cards = [_number("SPYRE_DEVICES", text) for text in listed.split(",")]
         if None in cards or len(set(cards)) < len(cards):
             raise RuntimeError(f"SPYRE_DEVICES must list different cards, but got {listed!r}")
@@ -44,14 +44,26 @@ def _number(variable: str, text: str) -> int | None:
     return int(text)
 
 
+@cache
+def _first() -> int:
+    """The card that threads begin with: the one that `LOCAL_RANK` names, else 0. Raises RuntimeError where there is none."""
+    text = os.environ.get("LOCAL_RANK", "0")
+    if not text.strip().isdigit() or int(text) >= count():
+        raise RuntimeError(f"LOCAL_RANK must be a card of this process, 0 to {count() - 1}, see AIU_WORLD_SIZE, but got {text!r}")
+    return int(text)
+
+
 def get() -> int:
     """The card that this thread uses where none is named."""
-    return _current.index
+    index = _current.index
+    if index is None:
+        index = _current.index = _first()
+    return index
 
 
 def put(index: int) -> int:
     """Use another card in this thread; the one before."""
-    before, _current.index = _current.index, checked(index)
+    before, _current.index = get(), checked(index)
     return before
 
 

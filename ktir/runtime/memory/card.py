@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from ktir import config
 from ktir.diagnostics import KtirError
+from ktir.runtime import notices
+from ktir.runtime.memory.hardware import EMULATED, Hardware, hardware
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
 from ktir.runtime.monitor import writer as monitor
@@ -88,8 +90,19 @@ class Segment:
 class Card:
     """A card of a process. May be used by several threads; allocations may be freed at any time, also by finalizers."""
 
-    def __init__(self, index: int = 0, segment_bytes: int = SEGMENT_BYTES, target: Target = DATASHEET, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        index: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+        target: Target = DATASHEET,
+        clock: Clock | None = None,
+        hardware: Hardware = EMULATED,
+    ) -> None:
         self.index = index
+        self.computes = hardware.computes
+        """Whether programs are run; else what they write is 0."""
+        if not self.computes:
+            notices.warn_once("card", "null", KtirError("programs are not computed, what they write is 0: FLEX_COMPUTE is NULL"))
         self.target = target
         self.clock = clock or process_clock
         """When its steps are done."""
@@ -106,7 +119,7 @@ class Card:
         self._spare: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
         self._spare_bytes = 0
         self.segments = [Segment(k * segment_bytes, segment_bytes) for k in range(SEGMENTS)]
-        self._tensors = Pool([(s.base, s.size) for s in self.segments[:-1]])
+        self._tensors = Pool(hardware.of_tensors([(s.base, s.size) for s in self.segments[:-1]]))
         self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
         self._first_program = (SEGMENTS - 1) * segment_bytes
         self._given_back: deque[tuple[int, int]] = deque()  # filled by finalizers, which come at any time
@@ -286,5 +299,5 @@ def card(index: int = 0) -> Card:
         if not 0 <= index < MOST_CARDS:
             raise KtirError(f"expects a card of 0 to {MOST_CARDS - 1}, but got {index}")
         with _lock:
-            found = _cards.setdefault(index, Card(index, target=config.current().machine()))
+            found = _cards.setdefault(index, Card(index, target=config.current().machine(), hardware=hardware()))
     return found

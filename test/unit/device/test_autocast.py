@@ -26,6 +26,11 @@ def test_types(dtype: torch.dtype) -> None:
     assert torch.mm(x, x.t()).dtype == torch.float32
 
 
+def test_an_unsafe_loss() -> None:
+    with torch.autocast("spyre", torch.float16), pytest.raises(RuntimeError, match="BCELoss are unsafe to autocast"):
+        F.binary_cross_entropy(X.abs().to("spyre"), X.abs().to("spyre"))
+
+
 def test_values(on_chip: None) -> None:
     with torch.autocast("spyre", torch.float16):
         got = torch.mm(X.to("spyre"), X.t().to("spyre"))

@@ -115,5 +115,16 @@ def test_three_cards() -> None:
     assert "registered at" not in ran.stderr, "torch's table of kernels"
 
 
+@pytest.mark.parametrize(
+    ("rank", "expected"), [("2", "spyre:2 2"), ("3", "LOCAL_RANK must be a card of this process, 0 to 2"), ("x", "LOCAL_RANK")]
+)
+def test_local_rank(rank: str, expected: str) -> None:
+    text = "import torch; print(torch.ones(2, device='spyre').device, torch.spyre.current_device())"
+    text = f"from ktir.device import autoload; autoload.register(); {text}"
+    environment = {**os.environ, "AIU_WORLD_SIZE": "3", "LOCAL_RANK": rank}
+    ran = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    assert expected in (ran.stderr if ran.returncode else ran.stdout)
+
+
 if __name__ == "__main__":
     program()
