@@ -192,6 +192,7 @@ class Executable:
             self.machine.launch(carriers, mode, bounds)
         else:
             nothing([carrier for *_, carrier in written])
+            notices.warn_once("card", "null", KtirError("programs are not computed, what they write is 0: FLEX_COMPUTE is NULL"))
         if card is not None:
             card.run(self._step)
         for slot, operand, carrier in written:

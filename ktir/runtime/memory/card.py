@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ktir import config
 from ktir.diagnostics import KtirError
-from ktir.runtime import notices
 from ktir.runtime.memory.hardware import EMULATED, Hardware, hardware
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
@@ -101,8 +100,6 @@ class Card:
         self.index = index
         self.computes = hardware.computes
         """Whether programs are run; else what they write is 0."""
-        if not self.computes:
-            notices.warn_once("card", "null", KtirError("programs are not computed, what they write is 0: FLEX_COMPUTE is NULL"))
         self.target = target
         self.clock = clock or process_clock
         """When its steps are done."""
