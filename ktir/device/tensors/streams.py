@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,11 +223,10 @@ def trace(path: str | os.PathLike[str]) -> Iterator[None]:
     """Write what the cards do in a block, in emulated time, to a file: a Chrome trace. Where the block raises, what they did till then."""
     from ktir.runtime.time.trace import chrome_trace, watched
 
-    with watched(_clocks().clock) as spans:
-        try:
+    with ExitStack() as after:
+        with watched(_clocks().clock) as spans:
+            after.callback(lambda: Path(path).write_text(json.dumps(chrome_trace(spans)), encoding="utf-8"))
             yield
-        finally:
-            Path(path).write_text(json.dumps(chrome_trace(spans)), encoding="utf-8")
 
 
 class _StandsFor(type):

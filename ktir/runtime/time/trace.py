@@ -19,8 +19,8 @@ def watched(clock: Clock) -> Iterator[list[Span]]:
     clock.watchers.append(spans.append)
     try:
         yield spans
-        clock.synchronize()
     finally:
+        clock.synchronize()
         clock.watchers.pop()
 
 
