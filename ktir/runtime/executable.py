@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
@@ -50,6 +50,20 @@ _recorder: ContextVar[list[Launch] | None] = ContextVar("ktir_launches", default
 def recorded() -> AbstractContextManager[list[Launch]]:
     """Collect the launches of a block, in order."""
     return holding(_recorder, [])
+
+
+_recorders: list[list[Launch]] = []
+
+
+@contextmanager
+def recorded_everywhere() -> Iterator[list[Launch]]:
+    """Collect the launches of all threads of the process while the block runs."""
+    launches: list[Launch] = []
+    _recorders.append(launches)
+    try:
+        yield launches
+    finally:
+        _recorders[:] = [each for each in _recorders if each is not launches]
 
 
 _LOSS = (
@@ -140,8 +154,8 @@ class Executable:
 
     def _launched(self) -> None:
         metrics.count(chip=1)
-        launches = _recorder.get()
-        if launches is not None:
+        here = _recorder.get()
+        for launches in ([] if here is None else [here]) + _recorders:
             launches.append(Launch(self.spec.kernel_name, self.machine))
 
     def _card(self, tensors: Sequence[Any]) -> Card | None:

@@ -20,7 +20,7 @@ from ktir.emulator.machine.trace.trace import Trace
 from ktir.explore.of_ops import is_of
 from ktir.isa.program import Source, own_nodes
 from ktir.lowering.inductor import instrumented
-from ktir.runtime.executable import Launch, recorded
+from ktir.runtime.executable import Launch, recorded_everywhere
 
 METRICS = ("execution_time", "dma_latency", "pe_util", "stalls", "hot_areas", "scratchpad")
 """What can be asked for."""
@@ -94,7 +94,7 @@ class Report:
         return instrumented.ir(op, after)
 
     def __str__(self) -> str:
-        lines = []
+        lines = self._unknown()
         for by in ("op", "line"):
             shown = [m for m in self.metrics if m in _CELLS]
             if shown:
@@ -110,6 +110,14 @@ class Report:
             uses = [[p, *(f"{x:.1%}" for x in (u.peak, u.average, u.fragmentation, u.reuse)), ""] for p, u in self.scratchpad]
             lines += aligned([head, *uses])
         return "\n".join(lines).rstrip()
+
+    def _unknown(self) -> list[str]:
+        """A line for each of the ops asked for that no kernel has."""
+        nodes = sorted({n for m in self._machines() for s in own_nodes(m.program.sources).values() for n in s.split(",") if n})
+        missing = [op for op in self.ops if not any(is_of(node, op) for node in nodes)]
+        return [
+            f"no kernel that was launched has a node '{op}'{close_to(op, nodes) or ': nodes are ' + ', '.join(nodes)}" for op in missing
+        ]
 
     def _machines(self) -> Counter[Machine]:
         return Counter(launch.machine for launch in self._launches)
@@ -164,7 +172,7 @@ def _more(to: Inside, part: Inside, times: int) -> None:
 
 @contextmanager
 def instrument(metrics: Sequence[str] = METRICS[:3], ops: Sequence[str] = ()) -> Iterator[Report]:
-    """Measure inside of the kernels that the block launches; values and their order stay as they are.
+    """Measure inside of the kernels that are launched while the block runs, by all threads; values and their order stay as they are.
 
     metrics: of METRICS. ops: nodes of the graph (`mm` stands for `mm_1` too) to which rows are limited; without them, those of the option
     `spyre_instrument_ops` with which graphs were compiled, else all. Raises KtirError for an unknown metric.
@@ -174,7 +182,7 @@ def instrument(metrics: Sequence[str] = METRICS[:3], ops: Sequence[str] = ()) ->
         if name not in METRICS:
             raise KtirError(f"instrument expects metrics of {', '.join(METRICS)}, but got '{name}'{close_to(name, METRICS)}")
     report = Report(names, [ops] if isinstance(ops, str) else ops)
-    with recorded() as launches:
+    with recorded_everywhere() as launches:
         yield report
     report.ops = report.ops or instrumented.asked()
     report._launches = list(launches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -127,3 +128,25 @@ def test_eager_operators_and_modules(on_chip: None) -> None:
         layer(x)
     assert report.rows("kernel")
     assert sum(r.execution_time for r in report.rows("kernel")) > 0
+
+
+def test_other_threads(on_chip: None) -> None:
+    """What a block's threads launch is in its report."""
+    compiled, (x, w) = torch.compile(model, backend="spyre"), given()
+    compiled(x, w)
+    with spyre.instrument() as report:
+        threads = [Thread(target=compiled, args=(x, w)) for _ in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    compiled(x, w)  # outside
+    assert [row.launches for row in report.rows("kernel")] == [3]
+
+
+def test_ops_that_are_nowhere(on_chip: None) -> None:
+    compiled, (x, w) = torch.compile(model, backend="spyre"), given()
+    with spyre.instrument(ops=["softmx", "mm"]) as report:
+        compiled(x, w)
+    assert str(report).startswith("no kernel that was launched has a node 'softmx'")
+    assert {row.name for row in report.rows()} == {"mm"}
