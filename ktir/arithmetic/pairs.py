@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.floats import F32, decode
+from ktir.arithmetic.floats import F32, decode, encode
 from ktir.target import BYTES
 
 ELEMENTS: dict[str, str] = {f.pair: f.name for f in BYTES.values()}
@@ -21,13 +22,20 @@ def _values(element: str) -> F32:
     return codes.view(np.int8).astype(np.float32) if element == "i8" else decode(element, codes)
 
 
-def _both(bits: NDArray[np.uint32], pair: str) -> F32:
-    """[.., 2]: the low byte first."""
-    table = _values(ELEMENTS[pair])
-    return np.stack([table[bits & 255], table[bits >> 8 & 255]], -1)
+def both(bits: NDArray[Any], element: str) -> tuple[F32, F32]:
+    """The numbers in the low 16 bits of unsigned integers: that of the low byte first."""
+    table = _values(element)
+    return table[bits & 255], table[bits >> 8 & 255]
+
+
+def bits(first: F32, second: F32, element: str) -> NDArray[np.uint16]:
+    """The 16 bits of two numbers of a type."""
+    low, high = (x.astype(np.int8).view(np.uint8) if element == "i8" else encode(element, x) for x in (first, second))
+    return low | high.astype(np.uint16) << np.uint16(8)
 
 
 def along_k(a: F32, b: F32, pair: str) -> tuple[F32, F32]:
     """Lanes [.., M, K] and [.., K, N] that hold two numbers each, in their low 16 bits, as numbers [.., M, 2 K] and [.., 2 K, N]."""
-    left, right = (_both(np.ascontiguousarray(x).view(np.uint32), pair) for x in (a, b))
-    return left.reshape(*a.shape[:-1], -1), np.moveaxis(right, -1, -2).reshape(*b.shape[:-2], -1, b.shape[-1])
+    codes = (np.ascontiguousarray(x).view(np.uint32) for x in (a, b))
+    left, right = (np.stack(both(x, ELEMENTS[pair]), axis) for x, axis in zip(codes, (-1, -2), strict=True))
+    return left.reshape(*a.shape[:-1], -1), right.reshape(*b.shape[:-2], -1, b.shape[-1])

@@ -1,4 +1,4 @@
-"""Matmuls in machine order: blocks of 64 along K, each an exact sum rounded once, are added in sequence to the accumulator."""
+"""Matmuls in machine order: blocks of 64 along K (128 of bytes), each an exact sum rounded once, are added in turn to the accumulator."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Product:
     """acc + a x b for arrays that stay where they are: what is cut how is found out once.
 
     a: float32 [.., M, K], b: float32 [.., K, N], out: float32 [.., M, N], of the same rank and not empty; leading axes of a and b
-    broadcast.
+    broadcast. block: how many of K are added exactly, 64 or 128.
     """
 
-    def __init__(self, a: F32, b: F32, out: F32, elements: Elements) -> None:
+    def __init__(self, a: F32, b: F32, out: F32, elements: Elements, block: int = STICK) -> None:
         self.out, self.elements = out, elements
         # Along some axes b alone repeats: a single product with the rows of all positions there.
         lead = range(out.ndim - 2)
@@ -69,7 +69,7 @@ class Product:
             a, rows = (x.reshape(*x.shape[:apart], -1, x.shape[-1]) for x in (a, rows))
         self.pieces = [
             (right, Widened(right, "right"), _parts(a[..., span], rows, apart, count))
-            for span, count in _spans(b, out.size)
+            for span, count in _spans(b, out.size, block)
             for right in [b[..., span, :].reshape(*b.shape[:-2], count, -1, b.shape[-1])]
         ]
         """Blocks of b, [.., blocks, K, N], and what they are multiplied with."""
@@ -94,18 +94,18 @@ class _Part:
     out: F32
 
 
-def _spans(b: F32, size: int) -> list[tuple[slice, int]]:
+def _spans(b: F32, size: int, block: int) -> list[tuple[slice, int]]:
     """Where K is cut, and into how many blocks each part is, so that operands and products in f64 stay in cache.
 
     b is converted as it is needed: as f64 the whole of it would be four times what a caller's f16 array takes. size: of the result.
     """
     k = b.shape[-2]
-    full = k // STICK
-    blocks = max(1, min(_PRODUCTS // size, _WIDE // max(1, b.size // k * STICK)))
+    full = k // block
+    blocks = max(1, min(_PRODUCTS // size, _WIDE // max(1, b.size // k * block)))
     counts = [min(blocks, full - first) for first in range(0, full, blocks)]
     ends = np.cumsum(counts, dtype=int).tolist()
-    whole = [(slice((end - count) * STICK, end * STICK), count) for end, count in zip(ends, counts, strict=True)]
-    return whole + [(slice(full * STICK, k), 1)] * (k % STICK > 0)
+    whole = [(slice((end - count) * block, end * block), count) for end, count in zip(ends, counts, strict=True)]
+    return whole + [(slice(full * block, k), 1)] * (k % block > 0)
 
 
 def _parts(a: F32, out: F32, apart: int, count: int) -> list[_Part]:

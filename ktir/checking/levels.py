@@ -30,7 +30,7 @@ from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
 from ktir.runtime.memory.slot import layout_of
 from ktir.runtime.memory.transfer import as_array, from_device, host_view, to_device
-from ktir.target import LANES
+from ktir.target import LANES, is_two
 
 BIT_EXACT_FROM = "ktir-tile"
 """From this pass on every level has the same bits: reductions run in machine order."""
@@ -210,7 +210,7 @@ def storage(argument: LaunchArgument, arrays: Sequence[np.ndarray]) -> np.ndarra
         entries = np.full(shape, _GARBAGE if layout.dtype == "i32" else np.nan, layout.value_type)
     else:
         entries = to_device(_view(argument, arrays), layout, argument.name, allowed=argument.range).reshape(shape)
-    return array_of(entries, layout.dtype)
+    return entries.view(np.uint32).astype(np.uint16) if is_two(layout.dtype) else array_of(entries, layout.dtype)
 
 
 def device_index(argument: LaunchArgument, flat: int, arrays: Sequence[np.ndarray], declared: Sequence[HostTensor]) -> int | None:

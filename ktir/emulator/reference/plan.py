@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic import numerics
+from ktir.arithmetic import numerics, pairs
 from ktir.arithmetic.integers import fit
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference.arguments import ELEMENT_OF, RAW, Bound
@@ -24,7 +24,19 @@ from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.record.recording import Counts
 from ktir.emulator.reference.tape.moves import keep_bits
 from ktir.emulator.reference.tape.tape import Assemble
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, Pointer, Strided, Tensor, Value, View, is_odd
+from ktir.emulator.reference.tape.values import (
+    CARRIERS,
+    ELEMENT_BYTES,
+    PAIRS,
+    AccessTile,
+    Buffer,
+    Pointer,
+    Strided,
+    Tensor,
+    Value,
+    View,
+    is_odd,
+)
 
 __all__ = ["Plan"]
 
@@ -278,14 +290,20 @@ def _empty(carrier: NDArray[Any], poison: bool) -> None:
     carrier[...] = (-1 if integer else np.nan) if poison else 0
 
 
-_HOST: dict[str, type] = {**CARRIERS, "f16": np.float16, **{k: v for k, v in numerics.BITS.items() if k != "f16"}}
+_HOST: dict[str, type] = {
+    **CARRIERS,
+    "f16": np.float16,
+    **{k: v for k, v in numerics.BITS.items() if k != "f16"},
+    **{k: np.uint16 for k in PAIRS if ELEMENT_BYTES[k] == 2},
+}
 """Element type -> NumPy type of an element in the caller's memory."""
 
 
 def _flat(array: NDArray[Any], element: str) -> NDArray[Any]:
     flat = array.reshape(-1)
     host = np.dtype(_HOST[element])
-    if array.dtype.name == RAW:
+    if array.dtype.name == RAW or array.itemsize < host.itemsize:
+        flat = flat.view(RAW)
         return flat[: flat.size // host.itemsize * host.itemsize].view(host)
     return flat if flat.dtype == host else flat.view(host)
 
@@ -297,6 +315,8 @@ def _enter(source: NDArray[Any], carrier: NDArray[Any], element: str) -> None:
         numerics.f16_to_f32(source, out=carrier)
     elif element in numerics.NARROW:
         carrier[...] = numerics.decode(element, source)
+    elif element in PAIRS:
+        carrier.real, carrier.imag = pairs.both(source, PAIRS[element])
     elif is_odd(element):
         carrier[...] = fit(source, element)
     else:
@@ -310,6 +330,8 @@ def _leave(carrier: NDArray[Any], target: NDArray[Any], element: str) -> None:
         numerics.f32_to_f16(carrier, out=target, on_grid=True)
     elif element in numerics.NARROW:
         target[...] = numerics.encode(element, carrier)
+    elif element in PAIRS:
+        target[...] = pairs.bits(np.real(carrier), np.imag(carrier), PAIRS[element])
     else:
         np.copyto(target, carrier)
 

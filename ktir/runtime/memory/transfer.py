@@ -14,7 +14,7 @@ from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, rou
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
-from ktir.target import held, is_byte, is_two
+from ktir.target import TWOS, held, is_byte, is_two
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
@@ -59,6 +59,7 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
     `ml_dtypes`, or, where that is what is expected, unsigned integers of as many bits. Raises KtirError for types that do not become it:
     floats come from floats, integers from integers and bool.
     """
+    element = TWOS[element].hosts[0] if is_two(element) else element
     integers = element[0] == "i"
     takes, names = (_INTEGERS, "integers or bool") if integers else (_FLOATS, "float16, bfloat16 or float32")
     if is_byte(element) and not integers:

@@ -13,6 +13,7 @@ from functools import cache
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.scalar_op import ScalarOp
+from ktir.emulator.reference.tape.values import PAIRS
 
 Executor = Callable[[OpReader], Action]
 ScalarReader = Callable[[OpReader], ScalarOp | tuple[ScalarOp, ...]]
@@ -20,6 +21,7 @@ ScalarReader = Callable[[OpReader], ScalarOp | tuple[ScalarOp, ...]]
 
 _executors: dict[str, Executor] = {}
 _scalars: dict[str, ScalarReader] = {}
+_on_pairs: dict[str, ScalarReader] = {}
 
 
 def executes(*names: str) -> Callable[[Executor], Executor]:
@@ -40,10 +42,35 @@ def scalar(*names: str) -> Callable[[ScalarReader], ScalarReader]:
 
     def register(reader: ScalarReader) -> ScalarReader:
         for name in names:
-            _scalars[name] = reader
+            _scalars[name] = lambda op: meaning(op, reader)
         return reader
 
     return register
+
+
+def on_pairs(*names: str) -> Callable[[ScalarReader], ScalarReader]:
+    """Registers the elementwise meaning of the ops `names` where they are on pairs of numbers."""
+
+    def register(reader: ScalarReader) -> ScalarReader:
+        for name in names:
+            _on_pairs[name] = reader
+            _scalars.setdefault(name, lambda op: meaning(op, _no_meaning))
+        return reader
+
+    return register
+
+
+def _no_meaning(op: OpReader) -> ScalarOp:
+    raise op.unsupported("is on something else than pairs of numbers")
+
+
+def meaning(op: OpReader, reader: ScalarReader) -> ScalarOp | tuple[ScalarOp, ...]:
+    """What an op does to elements: what `reader` says, or, of pairs, what is registered for them. Raises Unsupported where nothing is."""
+    if not any(op.tensor_type(value.type).element in PAIRS for value in (*op.op.operands, *op.op.results)):
+        return reader(op)
+    if op.op.name not in _on_pairs:
+        raise op.unsupported("is on pairs of numbers")
+    return _on_pairs[op.op.name](op)
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy as np
 from ktir.diagnostics import Unsupported
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
-from ktir.emulator.reference.compile.registry import executes, scalar
+from ktir.emulator.reference.compile.registry import executes, meaning, scalar
 from ktir.emulator.reference.compile.scalar import types_of
 from ktir.emulator.reference.compile.scalar_op import ScalarOp, single
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor, report_faults
@@ -26,10 +26,14 @@ def elementwise(*names: str) -> Any:
 
     def register(reader: Callable[[OpReader], ScalarOp]) -> Callable[[OpReader], ScalarOp]:
         scalar(*names)(reader)
-        executes(*names)(lambda op: _action(op, reader(op)))
+        executes(*names)(lambda op: _action(op, _one(meaning(op, reader))))
         return reader
 
     return register
+
+
+def _one(meaning: ScalarOp | tuple[ScalarOp, ...]) -> ScalarOp:
+    return meaning[0] if isinstance(meaning, tuple) else meaning
 
 
 def elementwise_results(*names: str) -> Any:
@@ -37,7 +41,9 @@ def elementwise_results(*names: str) -> Any:
 
     def register(reader: Callable[[OpReader], tuple[ScalarOp, ...]]) -> Callable[[OpReader], tuple[ScalarOp, ...]]:
         def meanings(op: OpReader) -> tuple[ScalarOp, ...]:
-            first, *others = reader(op)
+            found = meaning(op, reader)
+            assert isinstance(found, tuple)
+            first, *others = found
             return (first, *(replace(o, counts=False) for o in others))
 
         def executor(op: OpReader) -> Action:

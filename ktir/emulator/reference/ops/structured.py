@@ -19,9 +19,9 @@ from ktir.emulator.findings import Where
 from ktir.emulator.reference.compile.scalar_op import Body, Combiner, Ref
 from ktir.emulator.reference.ops.maps import IndexMap, read, scatter
 from ktir.emulator.reference.ops.pointwise import evaluate, loop_tensor
-from ktir.emulator.reference.ops.structured_steps import Matmul, Reduce, Statistic, disturbed, identity_of, repeat
+from ktir.emulator.reference.ops.structured_steps import Matmul, Reduce, Statistic, apart, disturbed, identity_of, repeat
 from ktir.emulator.reference.record.recording import Recording
-from ktir.emulator.reference.tape.values import Overlay, Strided, Tensor, Value, is_float
+from ktir.emulator.reference.tape.values import PAIRS, Overlay, Strided, Tensor, Value, is_float
 
 __all__ = ["Structured"]
 
@@ -66,10 +66,17 @@ class Structured:
             folded = rec.policy.numerics == "peer" and not self.named  # the public interpreter folds what is no named matmul pairwise
             if not folded and (roles := self._contraction(k, combiner)) is not None:
                 self._contract(rec, k, roles)
+            elif self._of_pairs:
+                self._in_sequence(rec)
+                return
             else:
                 self._reduce(rec, k, combiner)
 
     # Operands
+
+    @property
+    def _of_pairs(self) -> bool:
+        return any(element in PAIRS for element in self.input_elements)
 
     def _bound(self, rec: Recording) -> Structured:
         """The op with the extents that its operands have now."""
@@ -207,7 +214,9 @@ class Structured:
         factors = self.body.factors(combiner)
         if factors is None or combiner.kind != "add" or factors[0] == factors[1] or not all(m.is_linear for m in self.maps):
             return None
-        if not self.named and not (self.elements[k] == "f32" and all(self.input_elements[f] in numerics.NARROW for f in factors)):
+        of = [self.input_elements[f] for f in factors]
+        narrow = self.elements[k] == "f32" and all(e in numerics.NARROW for e in of)
+        if not self.named and not narrow and not all(e in PAIRS for e in of):
             return None
         factors = (min(factors), max(factors))
         left, right = (self.maps[f].loops_used() for f in factors)
@@ -237,11 +246,14 @@ class Structured:
         a = _grouped(rec, left, (roles.batch, roles.rows, roles.inner))
         b = _grouped(rec, right, (roles.batch, roles.inner, roles.columns))
         acc = _grouped(rec, accumulator, (roles.batch, roles.rows, roles.columns))
+        block = numerics.STICK
+        if self._of_pairs:
+            a, b, block = apart(rec, a, -1), apart(rec, b, -2), 2 * block
         tiles = max(t.at.present[0] for t in (a, b, acc))
         shape = (rec.tiles, acc.at.shape[1], acc.at.shape[2], acc.at.shape[3])
         result = rec.temporary(shape, (tiles, *shape[1:]), self.elements[k])
         step = Matmul((a, b, acc), (result,), reuse=2)
-        step.numerics, step.element = rec.policy.numerics, self.elements[k]
+        step.numerics, step.element, step.block = rec.policy.numerics, self.elements[k], block
         rec.emit(disturbed(rec, step))
         for name in ("arith.mulf", "arith.addf") if is_float(self.elements[k]) else ("arith.muli", "arith.addi"):
             rec.count(name, prod(self.extents))

@@ -15,9 +15,9 @@ from ktir.arithmetic.products import Product
 from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.tape import Binder, Call, PlainStep, Step, clipped_of
-from ktir.emulator.reference.tape.values import CARRIERS, Storage, Tensor, is_float, is_odd
+from ktir.emulator.reference.tape.values import CARRIERS, PAIRS, Storage, Tensor, is_float, is_odd
 
-__all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "disturbed", "identity_of", "put_off", "repeat"]
+__all__ = ["UFUNCS", "Matmul", "Reduce", "Statistic", "apart", "disturbed", "identity_of", "put_off", "repeat"]
 
 _MOST_LANES = 1 << 15
 """Partial sums of a rounding reduction that are held at once."""
@@ -58,14 +58,41 @@ class _Spread(PlainStep):
         return None
 
 
+def apart(rec: Recording, tensor: Tensor, axis: int) -> Tensor:
+    """A copy of a tensor of pairs whose numbers follow one another along `axis`, counted from the end: f32 on the grid of their type."""
+    shape = list(tensor.at.shape)
+    shape[axis] *= 2
+    result = rec.temporary(tuple(shape), (tensor.at.present[0], *shape[1:]), "f32")
+    step = _Apart((tensor,), (result,))
+    step.axis = axis
+    rec.emit(step)
+    return Tensor(result.storage, result.at, result.element, grid=PAIRS[tensor.element])
+
+
+class _Apart(PlainStep):
+    axis: int
+
+    def details(self) -> object:
+        return self.axis
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        pairs, out = binder.array(self.reads[0]), self.writes[0]
+        axis = self.axis % len(out.at.shape)
+        both = binder.array(out.moved(out.at.expand(axis, (out.at.shape[axis] // 2, 2))), (axis, axis + 1))
+        first, second = (both[(*(slice(None),) * (axis + 1), i)] for i in (0, 1))
+        yield np.copyto, (first, np.real(pairs))
+        yield np.copyto, (second, np.imag(pairs))
+
+
 class Matmul(PlainStep):
-    """writes[0] = reads[2] + reads[0] x reads[1], all [(trips,) tiles, batch, ., .]."""
+    """writes[0] = reads[2] + reads[0] x reads[1], all [(trips,) tiles, batch, ., .]; `block`: of so many of K a sum is exact."""
 
     numerics: str
     element: str
+    block: int
 
     def details(self) -> object:
-        return self.numerics, self.element, self.reuse, self.reads[0].grid, self.reads[1].grid
+        return self.numerics, self.element, self.block, self.reuse, self.reads[0].grid, self.reads[1].grid
 
     def arrays(self, binder: Binder) -> tuple[NDArray[Any], ...]:
         """Operands, accumulator, result."""
@@ -94,7 +121,7 @@ class Matmul(PlainStep):
             yield _matmul_fast, (a, b, acc, out)
         else:
             grids = self.reads[0].grid, self.reads[1].grid
-            yield (Product(a, b, out, grids).add_to, (acc,)) if a.shape[-1] else (np.copyto, (out, acc))
+            yield (Product(a, b, out, grids, self.block).add_to, (acc,)) if a.shape[-1] else (np.copyto, (out, acc))
         if self.element in numerics.NARROW:
             yield numerics.round_to, (self.element, out, out)
 

@@ -18,6 +18,7 @@ from ktir.emulator.reference.tape.tape import Assemble
 from ktir.emulator.reference.tape.values import (
     CARRIERS,
     ELEMENT_BYTES,
+    PAIRS,
     AccessTile,
     Buffer,
     Distributed,
@@ -208,6 +209,8 @@ class Memory:
         if buffer.element is None or buffer.element == element:
             return
         if (buffer.element in NUMPY_BITS and ELEMENT_BYTES[element] == 2) or (buffer.element, element) == ("i64", "index"):
+            return
+        if PAIRS.get(element) == buffer.element:
             return
         if is_odd(element) and CARRIERS[element] is CARRIERS.get(buffer.element):
             return

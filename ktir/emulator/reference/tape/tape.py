@@ -136,7 +136,7 @@ class Assemble(Step):
             put(at, clipped_of(self.reads[source]))
 
     def copies(self) -> list[Storage]:
-        zero = self.fill is None or (self.fill == 0 and not np.signbit(self.fill))
+        zero = self.fill is None or (self.fill == 0 and not np.signbit(np.real(self.fill)))
         return [t.storage for t in (*self.reads, *self.writes)] if zero else []
 
     @property

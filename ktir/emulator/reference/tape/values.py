@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import integers
 from ktir.emulator.findings import Where
+from ktir.target import TWOS
 
 __all__ = [
     "CARRIERS",
     "ELEMENT_BYTES",
+    "PAIRS",
     "AccessTile",
     "Box",
     "Buffer",
@@ -49,6 +51,9 @@ __all__ = [
     "tile_runs",
 ]
 
+PAIRS: dict[str, str] = {**{name: f.hosts[0] for name, f in TWOS.items()}, "vector<2xf32>": "f32", "vector<2xi32>": "i32"}
+"""Types of two numbers -> type of each."""
+
 CARRIERS: dict[str, type] = {
     "f16": np.float32,
     "bf16": np.float32,
@@ -60,9 +65,10 @@ CARRIERS: dict[str, type] = {
     "f16_fused": np.complex64,
     "dl16_fused": np.complex64,
     "f32_fused": np.complex64,
+    **{name: np.complex128 if single == "i32" else np.complex64 for name, single in PAIRS.items()},
     **integers.CARRIERS,
 }
-"""Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid; so with all narrow floats. A fused pair is a
+"""Element type -> NumPy type of its values. An f16 value is a float32 on the f16 grid; so with all narrow floats. A pair is a
 complex number: its first half is the real part. An integer narrower than its carrier is kept as a signed number."""
 
 ELEMENT_BYTES: dict[str, int] = {
@@ -77,6 +83,7 @@ ELEMENT_BYTES: dict[str, int] = {
     "dl16_fused": 4,
     "f32_fused": 8,
     "index": 8,
+    **{name: 8 if single in ("f32", "i32") else 2 for name, single in PAIRS.items()},
     **{kind: np.dtype(carrier).itemsize for kind, carrier in CARRIERS.items() if kind[0] == "i" and kind != "index"},
 }
 """Element type -> bytes of an element in memory. A narrow integer takes a whole number of bytes, a power of two."""

@@ -10,15 +10,8 @@ import torch
 from torch.nn.functional import ScalingType, scaled_mm
 
 import ktir
-from ktir import config
-from ktir.assembly import parse_module
-from ktir.checking.stream import check_package
-from ktir.context import context
-from ktir.lowering.compile import compile_logical
-from ktir.mlir import ir
-from ktir.package import read
+from ktir.checking.levels import check_levels
 from ktir.runtime import executable
-from ktir.runtime.executable import Executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -42,6 +35,10 @@ def operands(m: int, k: int, n: int, a: torch.dtype = E4M3, b: torch.dtype = E4M
 
 def scales(*size: int) -> torch.Tensor:
     return torch.rand(size, generator=torch.Generator().manual_seed(len(size))) + 0.1
+
+
+def weights(*size: int) -> torch.Tensor:
+    return torch.randint(-128, 128, size, dtype=torch.int8, generator=torch.Generator().manual_seed(sum(size)))
 
 
 def near(got: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> None:
@@ -181,21 +178,20 @@ def test_a_slice_between_pairs_goes_another_way() -> None:
     near(got, a[:, 1:129].double(), b[1:129].double())
 
 
-def test_the_stream_is_what_ktir_says() -> None:
-    """Both executors of the machine have the same bits, and the stream check knows pairs by itself."""
-    a, b = operands(5, 256, 66)
-    one = torch.tensor(1.0)
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 256, 100), (33, 384, 130)])
+@pytest.mark.parametrize("dtype", [E4M3, E5M2, torch.int8])
+def test_every_level_has_the_same_bits(m: int, k: int, n: int, dtype: torch.dtype) -> None:
+    """The KTIR executor runs pairs, and so do both executors of the machine; the stream check knows them by itself."""
+    whole, one = dtype == torch.int8, torch.ones(1)
+    a, w = (x if whole else x.float().to(dtype) for x in (weights(m, k), weights(n, k)))
+
+    def f(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._int_mm(a, w.t()) * s if whole else torch.ops.aten._scaled_mm(a, w.t(), s, s, out_dtype=torch.float32)
+
     with torch.no_grad():
-        text = str(ktir.capture(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one))
-    with context(), ir.Location.unknown(), config.patch(verify_each=True):
-        package = read(compile_logical(parse_module(text), cores=2))
-    program = Executable(package)
-    assert "vector<2xf8E4M3FN>" not in text
-    assert not check_package(package, program.machine.trace)
-    found = []
-    for mode in ("tape", "step"):
-        arrays = [a.view(torch.uint8).numpy(), b.t().contiguous().view(torch.uint8).numpy().T, one.numpy(), np.zeros((5, 66), np.float32)]
-        program(*arrays, mode=mode)
-        found.append(arrays[-1])
-    assert (found[0] == found[1]).all()
-    near(torch.from_numpy(found[0]), a.double(), b.double())
+        text = str(ktir.capture(f, a, w, one))
+    assert "vector<2x" not in text
+    arrays = [x.view(torch.int8 if whole else torch.uint8).numpy() for x in (w, a)]  # in the order in which the program reads them
+    results = check_levels(text, [*arrays, one.numpy(), np.zeros((m, n), np.float32)], cores=2)
+    assert [r.name for r in results[-2:]] == ["tape", "step"]
+    near(torch.from_numpy(results[-1].arrays[-1]), a.double(), w.double().t())
