@@ -5,6 +5,7 @@ every name that is not ours is handed to MLIR's own parser.
 """
 
 import dataclasses
+import itertools
 import re
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,10 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from ktir import registry
 from ktir.diagnostics import REMARK_KINDS, Diagnostic, KtirError, PassError, close_to, collect, count, remark, verify
-from ktir.mlir import ir, passmanager
+from ktir.mlir import arith, ir, passmanager
 
 MODULE = "builtin.module"
+_CONSTANT = arith.ConstantOp.OPERATION_NAME
 
 
 @dataclass(frozen=True)
@@ -240,8 +242,18 @@ def _run_mlir(
             failed = True
     if failed:
         raise PassError.of(found, f"pass '{step}' failed")
+    _place_constants(module)
     if diagnostics is not None:
         diagnostics += found
+
+
+def _place_constants(module: ir.Module) -> None:
+    """Put at their function the constants that MLIR's folder moved to its begin: one that several ops share loses its place."""
+    for function in module.body:
+        for block in itertools.chain.from_iterable(function.operation.regions):
+            for op in itertools.takewhile(lambda op: op.operation.name == _CONSTANT, block):
+                if op.location == ir.Location.unknown():
+                    op.operation.location = function.location
 
 
 def _manager(step: Step, context: ir.Context) -> passmanager.PassManager:

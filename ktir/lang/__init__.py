@@ -10,6 +10,7 @@ def double(x, y):
 double[4](a, b)
 """
 
+from ktir.lang.base.mistakes import Mistake
 from ktir.lang.control import (
     all_gather,
     all_reduce,
@@ -31,7 +32,6 @@ from ktir.lang.control import (
     zeros,
 )
 from ktir.lang.kernel import Kernel, Tuned, autotune, kernel
-from ktir.lang.mistakes import Mistake
 
 __all__ = [
     "Kernel",

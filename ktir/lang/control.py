@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.scalars import element_of
 from ktir.lang.exchange import Exchange
 from ktir.lang.keys import Block
-from ktir.lang.mistakes import Mistake, kind_of
-from ktir.lang.scalars import element_of
 from ktir.lang.tile import Tile, matmul, own_function
 
 

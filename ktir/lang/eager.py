@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from ktir.lang.base.arguments import check_memory
+from ktir.lang.base.mistakes import Mistake, kind_of, of_python
+from ktir.lang.base.scalars import element_of, is_float
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
 from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layout, of_device, parts_of
-from ktir.lang.mistakes import Mistake, kind_of, of_python
-from ktir.lang.scalars import element_of, is_float
 
 
 class Array(Shaped, NDArrayOperatorsMixin):
@@ -23,12 +24,20 @@ class Array(Shaped, NDArrayOperatorsMixin):
 
     def __init__(self, array: np.ndarray, *, masked: bool = False) -> None:
         self._array, self._masked = array, masked
+        self._done: set[str] = set()
         self.shape, self.dtype = array.shape, array.dtype
 
     @property
     def masked(self) -> Array:
         """The same memory, for keys that may reach beyond it."""
-        return Array(self._array, masked=True)
+        other = Array(self._array, masked=True)
+        other._done = self._done
+        return other
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything was stored."""
+        return "store" in self._done
 
     def __len__(self) -> int:
         return len(self._array)
@@ -44,6 +53,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
         return found if shape else found[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._done.add("store")
         parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
             self._array[self._gathered(parts)] = value
@@ -77,6 +87,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
         if ufunc is np.add and method == "at" and inputs[0] is self:
             parts = parts_of(self.shape, of_device(inputs[1]), masked=self._masked)
             if any(isinstance(p, Gathered) for p in parts):
+                self._done.add("store")
                 np.add.at(self._array, self._gathered(parts), inputs[2])
             else:
                 self[inputs[1]] = self[inputs[1]] + inputs[2]
@@ -234,6 +245,7 @@ def run(function: Callable[..., object], arguments: Mapping[str, Any], parameter
     except _Together:
         memory = fresh()
         _run_together(function, memory, parameters, grid or ())
-    for name, array in arguments.items():
-        if isinstance(array, np.ndarray):
-            array[...] = memory[name][...]
+    written = [name for name, own in memory.items() if isinstance(own, Array) and own.is_written]
+    check_memory(arguments, written)
+    for name in written:
+        arguments[name][...] = memory[name][...]

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ktir.lang.base.mistakes import Mistake
+from ktir.lang.base.scalars import element_of, family, literal, tensor
 from ktir.lang.graph import Builder, Region, Value
-from ktir.lang.mistakes import Mistake
-from ktir.lang.scalars import element_of, family, literal, tensor
 from ktir.lang.structured import shape_of
 
 FOLDS: dict[Any, tuple[dict[str, str], Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.mistakes import Mistake, here
+from ktir.lang.base.mistakes import Mistake, here
 
 _HOLE = re.compile(r"\$([apvLR]?)(\d+)")
 

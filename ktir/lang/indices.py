@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ktir.lang.base.mistakes import Mistake, kind_of
 from ktir.lang.graph import Builder, Value
-from ktir.lang.mistakes import Mistake, kind_of
 
 _COMPARISONS = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
-from types import CodeType, FunctionType
 from typing import Any, Literal
 
 import numpy as np
@@ -26,9 +25,10 @@ from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager
+from ktir.lang.base.arguments import apart, bound, check_memory, numbers, signature
+from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.outside import outside
 from ktir.lang.control import running
-from ktir.lang.mistakes import Mistake, kind_of
-from ktir.lang.scalars import element_of
 from ktir.lang.tracing import Traced, trace
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_lift import TOLERANCE, WAY, WAYS
@@ -41,8 +41,6 @@ from ktir.runtime.executable import Executable
 On = Literal["executor", "numpy", "chip"]
 Way = Literal["pin", "lift", "auto"]
 _LOCATION = re.compile(r'^#at\d+ = loc\(.*\n| loc\((?:#at\d+|"[^"\n]*":\d+:\d+)\)', re.MULTILINE)
-_DEEPEST = 8
-"""Helpers of helpers, and objects in objects, that are looked at."""
 _PLACES = ("executor", "numpy", "chip")
 
 
@@ -115,16 +113,16 @@ class Kernel:
             self.function(*arrays, **named)
             return
         with _spoken():
-            arguments, parameters = self._bound(arrays, named)
+            arguments, parameters = bound(self.function, arrays, named)
             if self.on == "numpy":
                 eager.run(self.function, arguments, parameters, self.grid)
                 return
-            values = [a if isinstance(a, int) else np.ascontiguousarray(a) for a in arguments.values()]
-            if self.on == "executor":
-                traced = self._trace(arguments, parameters)
+            traced, chip = self._chip(arguments, parameters) if self.on == "chip" else (self._trace(arguments, parameters), None)
+            check_memory(arguments, traced.written(arguments))
+            values = apart(arguments.values())
+            if chip is None:
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
-                traced, chip = self._chip(arguments, parameters)
                 chip(*[v for v, role in zip(values, traced.roles, strict=True) if role not in ("number", "unused")])
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
@@ -133,17 +131,17 @@ class Kernel:
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the arrays and numbers that it takes."""
-        return _signature(self.function)[0]
+        return signature(self.function)[0]
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of what is known when it is traced."""
-        return tuple(_signature(self.function)[1])
+        return tuple(signature(self.function)[1])
 
     def traced(self, *arrays: Any, **named: Any) -> Traced:
         """What a call is as KTIR with places in Python; of arrays shape and type count."""
         with _spoken():
-            return self._trace(*self._bound(arrays, named))
+            return self._trace(*bound(self.function, arrays, named))
 
     def ktir(self, *arrays: Any, **named: Any) -> str:
         """The KTIR of a call."""
@@ -153,7 +151,7 @@ class Kernel:
     def explain(self, *arrays: Any, **named: Any) -> str:
         """What a call does, on copies of the arrays: traffic by line of Python, and what the chip's compiler decides, or why it refuses."""
         with _spoken():
-            arguments, parameters = self._bound(arrays, named)
+            arguments, parameters = bound(self.function, arrays, named)
             traced = self._trace(arguments, parameters)
             copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments.values()]
             report = execute(traced.text, traced.name, copies, policy=self.policy, source=self._file)
@@ -174,13 +172,13 @@ class Kernel:
     def trace(self, *arrays: Any, **named: Any) -> str:
         """When each unit of the chip does what, as a Chrome trace, which Perfetto opens. Nothing runs: it does not depend on values."""
         with _spoken():
-            machine = self._chip(*self._bound(arrays, named))[1].machine
+            machine = self._chip(*bound(self.function, arrays, named))[1].machine
             return json.dumps(chrome_trace(machine.program, machine.trace, machine.target))
 
     def cycles(self, *arrays: Any, **named: Any) -> int:
         """Cycles of a call on the chip. Nothing runs: they do not depend on values."""
         with _spoken():
-            return self._chip(*self._bound(arrays, named))[1].machine.report.cycles
+            return self._chip(*bound(self.function, arrays, named))[1].machine.report.cycles
 
     def _repr_html_(self) -> str:
         where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
@@ -200,8 +198,8 @@ class Kernel:
     def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, Executable]:
         """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
         traced = self._trace(arguments, parameters, known=self.grid is None)
-        key = (traced.text, *_numbers(arguments).values(), config.current().key())
-        return traced, self._compiled.found(key, lambda: self._compile(traced, _numbers(arguments)))
+        key = (traced.text, *numbers(arguments).values(), config.current().key())
+        return traced, self._compiled.found(key, lambda: self._compile(traced, numbers(arguments)))
 
     def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> Executable:
         """The program of the chip; `numbers`: what arguments are, by position."""
@@ -237,113 +235,6 @@ class Kernel:
         code = self.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}:1"
         return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
-
-    def _bound(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arguments and parameters of a call, by name."""
-        names, defaults = _signature(self.function)
-        if len(arrays) > len(names):
-            raise Mistake(f"'{self.function.__name__}' takes {len(names)} arguments ({', '.join(names)}), but got {len(arrays)}")
-        arguments = dict(zip(names, arrays, strict=False))
-        parameters = dict(defaults)
-        for name, value in named.items():
-            if name in arguments or (name not in names and name not in defaults):
-                known = ", ".join((*names, *defaults))
-                what = "already" if name in arguments else "no argument"
-                raise Mistake(f"'{self.function.__name__}' has {what} '{name}'; it has {known}")
-            (arguments if name in names else parameters)[name] = value
-        for name in names:
-            if name not in arguments:
-                raise Mistake(f"'{self.function.__name__}' expects an argument '{name}'")
-        for name, value in parameters.items():
-            if value is inspect.Parameter.empty:
-                raise Mistake(f"'{self.function.__name__}' expects a parameter '{name}'")
-        return {name: _argument(name, arguments[name]) for name in names}, parameters
-
-
-def _numbers(arguments: Mapping[str, Any]) -> dict[int, int]:
-    """The arguments of a call that are numbers, by position."""
-    return {i: a for i, a in enumerate(arguments.values()) if isinstance(a, int)}
-
-
-def _argument(name: str, value: Any) -> Any:
-    """An argument as an array on the same memory, or as a whole number."""
-    if isinstance(value, np.ndarray):
-        element_of(value.dtype)
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        array = value.detach().numpy()  # pyright: ignore[reportAttributeAccessIssue]
-    except (AttributeError, TypeError, RuntimeError):
-        raise Mistake(
-            f"argument '{name}' expects an array or a whole number, but got {kind_of(value)}; what is known when the kernel is traced is a "
-            "parameter: write it behind '*'"
-        ) from None
-    element_of(array.dtype)
-    return array
-
-
-@functools.lru_cache(512)
-def _signature(function: Callable[..., object]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The names of the arguments, and parameters with their defaults."""
-    names, parameters = [], {}
-    for p in inspect.signature(function).parameters.values():
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise Mistake(f"a kernel expects arguments with names, but '{function.__name__}' has '{p}'")
-        if p.kind is p.KEYWORD_ONLY:
-            parameters[p.name] = p.default
-        elif p.default is not p.empty:
-            raise Mistake(f"argument '{p.name}' of '{function.__name__}' has a default; parameters stand behind '*'")
-        else:
-            names.append(p.name)
-    return tuple(names), parameters
-
-
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, type)
-
-
-@functools.cache
-def _names(code: CodeType) -> frozenset[str]:
-    """The names of globals and attributes that code reads, that of functions in it too."""
-    inner = [_names(c) for c in code.co_consts if isinstance(c, CodeType)]
-    return frozenset(code.co_names).union(*inner)
-
-
-def outside(function: Any, seen: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """What a function reads from around it, so that a trace is not taken for another one: globals, closures, and those of its helpers."""
-    names = _names(function.__code__)
-    found = [(name, _frozen(function.__globals__[name], names, (*seen, function))) for name in names if name in function.__globals__]
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found.append((name, _frozen(cell.cell_contents, names, (*seen, function))))
-        except ValueError:  # nothing in it yet
-            continue
-    return tuple(found)
-
-
-def _frozen(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
-    """A value as it is now, hashable."""
-    if isinstance(value, _PLAIN):
-        return (type(value), value)
-    if isinstance(value, tuple | list):
-        return (type(value), *[_frozen(v, names, seen) for v in value])
-    if isinstance(value, dict):
-        return tuple((str(k), _frozen(v, names, seen)) for k, v in value.items())
-    if isinstance(value, np.ndarray):
-        return (value.dtype, value.shape, value.tobytes())
-    if isinstance(value, Kernel):
-        value = value.function
-    if isinstance(value, FunctionType):
-        own = value in seen or value.__module__.split(".")[0] in ("ktir", "numpy")
-        return value if own else (value, outside(value, seen))
-    if (
-        len(seen) > _DEEPEST
-        or not hasattr(value, "__dict__")
-        or getattr(value, "__name__", "").split(".")[0] in ("ktir", "numpy", "builtins")
-    ):
-        return id(value)
-    held = vars(value)
-    return (id(value), *[(n, _frozen(held[n], names, (*seen, value))) for n in names if n in held])
 
 
 def _grid(grid: Any) -> tuple[int, ...]:
@@ -409,5 +300,5 @@ def kernel(function: Any = None, *, grid: Any = None, on: On = "executor", way: 
     with _spoken():
         if not inspect.isfunction(function) or not function.__name__.isidentifier():
             raise Mistake(f"a kernel expects a function with a name, but got {kind_of(function)}")
-        _signature(function)
+        signature(function)
         return Kernel(function).using(grid=grid, on=on, way=way, tolerance=tolerance)

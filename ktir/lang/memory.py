@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.scalars import element_of
 from ktir.lang.graph import Value
 from ktir.lang.indices import Index
 from ktir.lang.keys import Gathered, Part, Parts, Shaped, gathered_layout, parts_of
-from ktir.lang.mistakes import Mistake, kind_of
-from ktir.lang.scalars import element_of
 from ktir.lang.tile import Tile, as_tile
 from ktir.lang.trace import Trace
 

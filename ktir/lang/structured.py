@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ktir.lang.base.scalars import conversion, element_of, literal, tensor
 from ktir.lang.graph import Builder, Value
-from ktir.lang.scalars import conversion, element_of, literal, tensor
 
 _NAME = re.compile("%(?=[a-z])")
 """What begins a name in a body; in the text it gets a dot, so that it is none of the user's."""

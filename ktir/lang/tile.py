@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ktir.lang import scalars
+from ktir.lang.base import scalars
+from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.scalars import element_of, family, literal, tensor
 from ktir.lang.graph import Builder, Region, Value
 from ktir.lang.indices import Condition, Index
 from ktir.lang.keys import Shaped, static_part
-from ktir.lang.mistakes import Mistake, kind_of
-from ktir.lang.scalars import element_of, family, literal, tensor
 from ktir.lang.structured import Operand, Placed, constant, counted, pointwise, products, reduction, shape_of
 
 MOST_ELEMENTS = 1 << 16

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ktir.lang.base.mistakes import Mistake, here, kind_of
+from ktir.lang.base.scalars import element_of, width
 from ktir.lang.graph import Builder, Op, Region, Value, Writer
 from ktir.lang.indices import Condition, Index
-from ktir.lang.mistakes import Mistake, here, kind_of
-from ktir.lang.scalars import element_of, width
 
 _ALIGNMENT = 128
 """Bytes of a stick, at which buffers in LX begin."""

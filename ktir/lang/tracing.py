@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ktir.lang.base.mistakes import Mistake, of_python
+from ktir.lang.base.scalars import element_of
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, emitted
 from ktir.lang.graph import Op, Value, Writer, place
 from ktir.lang.indices import Index
 from ktir.lang.memory import Memory
-from ktir.lang.mistakes import Mistake, of_python
-from ktir.lang.scalars import element_of
 from ktir.lang.structured import constant
 from ktir.lang.tile import Tile, apply, as_tile
 from ktir.lang.trace import Trace
@@ -54,6 +54,10 @@ class Traced:
     text: str
     roles: tuple[str, ...]
     """Per argument `input`, `output`, `input_output`, `number`, or `unused`: memory that no tile of a grid touches."""
+
+    def written(self, arguments: Iterable[str]) -> list[str]:
+        """Those arguments into which the kernel stores, of the names of all in order."""
+        return [name for name, role in zip(arguments, self.roles, strict=True) if role in ("output", "input_output")]
 
 
 def trace(

@@ -21,8 +21,9 @@ from ktir.context import context
 from ktir.diagnostics import Diagnostic, KtirError, Unsupported, close_to
 from ktir.dialects import ktdp
 from ktir.lang import Kernel
-from ktir.lang.kernel import outside
-from ktir.lang.scalars import ELEMENTS
+from ktir.lang.base.arguments import bfloat16
+from ktir.lang.base.outside import outside
+from ktir.lang.base.scalars import ELEMENTS
 from ktir.lowering.ktir_lift import LiftPass
 from ktir.mlir import func, ir, is_a, operations, scf
 from ktir.runtime.logical import Argument
@@ -201,11 +202,7 @@ def _stand_in(tensor: Tensor) -> np.ndarray:
     if tensor.dtype not in ELEMENTS:
         raise KtirError(f"element type {tensor.dtype} has no form in KTIR; it has {', '.join(ELEMENTS)}")
     if tensor.dtype == "bfloat16":
-        try:
-            import ml_dtypes  # pyright: ignore[reportMissingImports]
-        except ModuleNotFoundError:
-            raise KtirError("bfloat16 in the kernel language needs the package 'ml_dtypes', which gives NumPy that type") from None
-        return np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), tensor.shape)
+        return np.broadcast_to(np.zeros((), bfloat16()), tensor.shape)
     return np.broadcast_to(np.zeros((), tensor.dtype), tensor.shape)
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch._library.custom_ops import CustomOpDef
 
 import ktir
 from ktir.diagnostics import Diagnostic, KtirError
+from ktir.lang.base.arguments import shared, shares
 from ktir.library import launches
 from ktir.library.kernels import Program, Source, Tensor, program_of, source_of, unknown
 from ktir.lowering.inductor.running import calls
@@ -39,7 +41,7 @@ def define(name: str, made: Operator) -> CustomOpDef:
     schema = torch.library.infer_schema(made.results, mutates_args=made.mutates)
     made.check(torch._C.parse_schema(f"{name}{schema}"))
     defined = torch.library.custom_op(name, made.run, mutates_args=made.mutates, schema=schema)
-    defined.register_fake(made.results)
+    defined.register_fake(made.fake)
     calls.operators[defined._opoverload] = made
     return defined
 
@@ -79,6 +81,7 @@ class Operator:
         """The operator in eager."""
         where = user_line()
         given = self.bound(args, kwargs)
+        self._check_memory(given, where)
         results = self.results(*args, **kwargs)
         listed = _listed(results)
         called = self.called(given)
@@ -91,6 +94,11 @@ class Operator:
         except KtirError as error:
             raise self._at(where, f"{called} failed", error) from None
         return results
+
+    def fake(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator on tensors without values, as in a graph."""
+        self._check_memory(self.bound(args, kwargs), None)
+        return self.results(*args, **kwargs)
 
     def of_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any, where: str | None) -> Program:
         """The program of a call in a graph."""
@@ -153,6 +161,15 @@ class Operator:
         for name in sorted({*self.made} - program.written):
             raise KtirError(f"{called}: kernel '{program.name}' stores nothing into result '{name}'", where)
 
+    def _check_memory(self, given: dict[str, Any], where: str | None) -> None:
+        """Raise KtirError for an operand that is written on memory that another one has."""
+        for written in self.mutates:
+            for name, other in given.items():
+                own = given[written]
+                if name != written and all(isinstance(t, torch.Tensor) for t in (own, other)) and _shares(own, other):
+                    one, two = sorted((written, name), key=list(given).index)
+                    raise KtirError(f"{self.called(given)}: {shared(one, two, written)}", where)
+
     def _check_results(self, called: str, given: dict[str, Any], results: Sequence[Any], where: str | None) -> None:
         """Raise KtirError for results that are not memory of their own."""
         if len(results) != len(self.made):
@@ -179,6 +196,26 @@ class Operator:
 
 def _listed(results: Any) -> list[Any]:
     return [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
+
+
+def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have memory in common."""
+    same = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    return same and shares(np.asarray(_Lying(one)), np.asarray(_Lying(other)))
+
+
+class _Lying:
+    """Where a tensor lies in its storage, as NumPy asks for it. Nobody looks into the memory, which fake tensors do not have."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        size = tensor.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": f"|V{size}",
+            "shape": tuple(map(int, tensor.shape)),
+            "strides": tuple(int(n) * size for n in tensor.stride()),
+            "data": ((1 << 20) + int(tensor.storage_offset()) * size, True),
+        }
 
 
 def _tensor(value: torch.Tensor) -> Tensor:

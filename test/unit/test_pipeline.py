@@ -157,6 +157,15 @@ class TestRunning:
             run_pipeline(self.module(), "test-probe{do=remark}")
         assert [str(r) for r in said] == ["f.mlir:1:1: remark: [test-probe] size 4 chosen"]
 
+    def test_constants_that_ops_share_have_a_place(self) -> None:
+        twice = "%{0} = arith.addi %c, %c : index %{0}a = arith.addi %a, %{0} : index "
+        text = f"func.func @f(%a: index) -> (index, index) {{ %c = arith.constant 1 : index {twice.format('x')} {twice.format('y')}"
+        text += "return %xa, %ya : index, index }"
+        module = parse_module(text, "f.mlir")
+        run_pipeline(module, "canonicalize")
+        places = {op.operation.name: str(op.location) for op in operations(module)}
+        assert places["arith.constant"] == 'loc("f.mlir":1:1)'
+
     def test_reproducer(self, tmp_path: Path) -> None:
         path = tmp_path / "r.mlir"
         reproducer = Reproducer(path, print_module)

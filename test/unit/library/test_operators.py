@@ -257,3 +257,34 @@ def test_fault_of_the_compiler(
     torch._dynamo.reset()
     with ktir.config.patch(fallback="error"), pytest.raises((KtirError, BackendCompilerFailed), match="planted"):
         run(lambda x: softmax_op(x))(x + 1)
+
+
+@lang.kernel
+def taken(cache, x, y):
+    y[...] = cache[...] * 2
+    cache[...] = cache[...] + x[...]
+
+
+@ktir.library.operator("tests::taken", taken, mutates_args=("cache",))
+def taken_op(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(cache)
+
+
+def overlapping(cache: torch.Tensor) -> torch.Tensor:
+    return taken_op(cache[:-1], cache[1:])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_written_is_memory_of_its_own(device: str) -> None:
+    words = "arguments 'cache' and 'x' share memory, and the kernel writes 'cache'"
+    whole = torch.arange(12 * 64.0).reshape(12, 64).to(device)
+    before = whole.cpu().clone()
+    assert words in error_of(lambda: taken_op(whole, whole))
+    assert words in error_of(lambda: overlapping(whole))
+    with torch.no_grad(), pytest.raises(Exception, match=words):
+        torch.compile(overlapping, backend="ktir" if device == "cpu" else "spyre", dynamic=False)(whole)
+    assert torch.equal(whole.cpu(), before)
+    taken_op(whole[::2], whole[1::2])
+    expected = before.clone()
+    expected[::2] += before[1::2]
+    assert torch.equal(whole.cpu(), expected)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.mistakes import Mistake, kind_of
+from ktir.lang.base.mistakes import Mistake, kind_of
 
 ELEMENTS = {
     "float16": "f16",

@@ -14,7 +14,7 @@ import numpy as np
 
 from ktir.diagnostics import Diagnostic, KtirError
 
-_OWN = (str(Path(__file__).parent), str(Path(np.__file__).parent), "<frozen ")
+_OWN = (str(Path(__file__).parents[1]), str(Path(np.__file__).parent), "<frozen ")
 
 
 def here() -> str | None:
