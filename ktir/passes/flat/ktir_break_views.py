@@ -5,8 +5,8 @@ integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of 
 (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
 scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read pairs of bytes
 (`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
-(`integers`), element-wise ops run before splits of columns
-(`epilogues`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what moves elements becomes memory
+(`integers`), element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are
+too (`concatenations`), what all readers of a matmul begin with is computed once (`shared`), what moves elements becomes memory
 (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
@@ -24,6 +24,8 @@ from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
+from ktir.passes.flat.epilogues.shared import compute_once
+from ktir.passes.flat.epilogues.splits import epilogues_before_splits
 from ktir.passes.flat.integers.byte_products import products_of_bytes
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
 from ktir.passes.flat.integers.integer_proof import prove_integers
@@ -34,7 +36,6 @@ from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
-from ktir.passes.flat.memory.epilogues import epilogues_before_splits
 from ktir.passes.flat.memory.indirect import indices_apart
 from ktir.passes.flat.memory.insertions import insertions_apart
 from ktir.passes.flat.memory.new_arguments import NewArguments
@@ -92,6 +93,7 @@ class BreakViewsPass(Pass):
                 epilogues_before_splits(function)
                 split_loops(function)
                 split_at_concatenations(function)
+                compute_once(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 constant_matrices_to_memory(function, arguments)
