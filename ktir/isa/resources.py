@@ -1,8 +1,9 @@
 """What a kernel's cycles are spent on, and which of these resources bounds it: one answer for emulator and cost model.
 
 The time of a kernel is the length of its longest *chain*: work and delays that wait for each other, from its launch to its last result. So
-a resource that were free would save at most its part of that chain. It would not save more than what is left above the *load* of another
-one either: the cycles for which that one is busy in all. Both hold as long as units are served in the same order.
+a resource that were free would save at most its part of that chain, where no unit waits for another one's use of the memory channel or
+the ring: else units may be served in another order, and only the longest chain of a run in which they do not wait for that counts. It
+would not save more than what is left above the *load* of another one either: the cycles for which that one is busy in all.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ ONE: dict[Resource, Chain] = {r: np.eye(len(Resource), dtype=np.int64)[r] for r 
 @dataclass(frozen=True)
 class Bound:
     """What bounds a kernel of `cycles`. `chain`: cycles of the longest chain by resource; `saves`: what each would save if it took no time,
-    where that is `proved`, else at most.
+    where that is `proved`, else at most. Less than 0 where the kernel would be slower, since units are served in another order.
     """
 
     cycles: float
@@ -81,13 +82,17 @@ class Bound:
         return f"bound by the {self.resource.title}: {self.share:.0%} fewer cycles without it"
 
 
-def bound_of(chain: Mapping[Resource, float], loads: Mapping[Resource, float]) -> Bound:
-    """What bounds a kernel of which the longest chain and the loads are known."""
-    cycles = sum(chain.values())
+def bound_of(
+    chain: Mapping[Resource, float], loads: Mapping[Resource, float], uncontended: Mapping[Resource, float] | None = None
+) -> Bound:
+    """What bounds a kernel of which the longest chain and the loads are known; `uncontended`: its longest chain if no unit waited for
+    another one's use of the memory channel or the ring, where some do.
+    """
+    cycles, left = sum(chain.values()), chain if uncontended is None else uncontended
     saves = {}
     for resource in Resource:
         others = max((load for r, load in loads.items() if r is not resource), default=0)
-        saves[resource] = max(min(chain.get(resource, 0), cycles - others), 0)
+        saves[resource] = max(cycles - max(sum(left.values()) - left.get(resource, 0), others), 0)
     return Bound(cycles, dict(chain), saves)
 
 

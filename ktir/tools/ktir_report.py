@@ -131,8 +131,10 @@ def _what_if(machine: Machine, changed: dict[str, list[int]]) -> list[str]:
 
 def _plain(bound: Bound) -> dict[str, Any]:
     """A bound for JSON."""
-    by_name = {key: {r.title: n for r, n in getattr(bound, key).items() if n} for key in ("chain", "saves")}
-    return {"resource": bound.resource.title, "cycles": bound.cycles, **by_name, "remedy": bound.resource.remedy}
+    saves = {r.title: n for r, n in bound.saves.items() if r in bound.proved}
+    most = {r.title: n for r, n in bound.saves.items() if r not in bound.proved}
+    found = {"resource": bound.resource.title, "cycles": bound.cycles, "chain": {r.title: n for r, n in bound.chain.items() if n}}
+    return {**found, "saves": saves, "saves at most": most, "remedy": bound.resource.remedy}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from ktir.context import context
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.occupancy import lives
 from ktir.emulator.machine.reports.roofline import bandwidth, pt_peak, roofline
+from ktir.isa.resources import Resource
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
@@ -94,6 +95,11 @@ def test_bounds_and_what_if(package: Path, capsys: pytest.CaptureFixture[str]) -
     assert data["bounds"]["kernels"][0]["resource"] == bound.resource.title
     assert sum(data["bounds"]["program"]["chain"].values()) == machine.report.cycles
     assert sum(data["report"]["kernels"][0]["chain"].values()) == report.cycles
+    measured, most = (data["bounds"]["kernels"][0][key] for key in ("saves", "saves at most"))
+    assert measured[bound.resource.title] == bound.saves[bound.resource]
+    assert measured.keys() | most.keys() == {r.title for r in Resource}
+    assert not measured.keys() & most.keys()
+    assert max(most.values(), default=0) <= max(measured.values())
 
 
 def test_wrong_use(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

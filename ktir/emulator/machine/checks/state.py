@@ -73,7 +73,7 @@ class UnitState:
 class KernelState:
     """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
 
-    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock, free: Collection[Resource] = ()) -> None:
+    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock, free: Collection[Resource] = (), contended: bool = True) -> None:
         self.decoded = decoded
         self.target = target
         self.free = free
@@ -83,7 +83,7 @@ class KernelState:
         self.units = {u: UnitState(u, clock, self.cost(Resource.LAUNCH, target.launch_cycles), self.journal) for u in UNITS}
         self.fifos = {name: FifoQueue(name, target.fifo_entries, f.crosses) for name, f in FIFOS.items()}
         self.channels = Channels()
-        self.shared = SharedChannels(target, free)
+        self.shared = SharedChannels(target, free, contended)
         self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)
         self.progress = 0
         """Grows whenever any unit advances."""

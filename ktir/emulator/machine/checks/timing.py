@@ -53,6 +53,8 @@ class SharedChannels:
     target: Target
     free: Collection[Resource] = ()
     """What takes no time."""
+    contended: bool = True
+    """False: each unit has a channel and a ring of its own, and turning around costs nothing. No order matters then."""
     memory_free: int = 0
     ring_free: int = 0
     memory_chain: Chain = field(default_factory=lambda: ONE[Resource.MEMORY] * 0)
@@ -80,9 +82,9 @@ class SharedChannels:
         self.pending.remove(r)
         moved = self._memory_cycles(r)
         r.start = r.time
-        if moved and self.memory_free > r.start:
+        if self.contended and moved and self.memory_free > r.start:
             r.start, r.chain = self.memory_free, self.memory_chain
-        if r.ring and self.ring_free > r.start:
+        if self.contended and r.ring and self.ring_free > r.start:
             r.start, r.chain = self.ring_free, self.ring_chain
         r.cycles, r.memory = max(moved, r.ring), moved
         if moved:
@@ -101,4 +103,4 @@ class SharedChannels:
         self.read += r.read
         self.written += r.written
         turned = ceil(turnaround_cycles(self.read, self.written, self.target)) - before
-        return ceil((r.read + r.written) / self.target.dram_bytes_per_cycle) + turned
+        return ceil((r.read + r.written) / self.target.dram_bytes_per_cycle) + turned * self.contended

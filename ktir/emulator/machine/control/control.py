@@ -40,11 +40,13 @@ def control(
     checks: bool = True,
     journal: bool = False,
     free: Collection[Resource] = (),
+    contended: bool = True,
 ) -> Trace:
     """Run the control plane of `program`. Raises a MachineFinding for the first fault.
 
     seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone. journal: keep what each unit
-    does when. free: what takes no time, to ask what a program would take without it.
+    does when. free: what takes no time, to ask what a program would take without it. contended: False lets no unit wait for another one's
+    use of the memory channel and the ring.
     """
     order = None if seed is None else random.Random(seed)
     kernels = [DecodedKernel(program, k, target) for k in range(len(program.kernels))]
@@ -53,7 +55,7 @@ def control(
     trace = Trace(kernels, classes, journals=[] if journal else None)
     clock = np.zeros(WIDTH, np.int64)
     for decoded in kernels:
-        state = KernelState(decoded, target, trace, clock, free)
+        state = KernelState(decoded, target, trace, clock, free, contended)
         _KernelRun(state, memories, order).run()
         clock = both_corelets(np.maximum.reduce([u.clock for u in state.units.values()]))
     if trace.statistics:

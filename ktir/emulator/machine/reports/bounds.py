@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.reports.report import KernelReport
+from ktir.isa.cycles import turnaround_cycles
 from ktir.isa.program import Program
 from ktir.isa.resources import Bound, Resource, bound_of, bound_of_all
 from ktir.target import Target
@@ -19,10 +20,24 @@ def what_if(program: Program, kernel: int, target: Target, free: Collection[Reso
     return control(alone, target, checks=False, free=free).statistics[0].cycles
 
 
+def at_most(program: Program, kernel: int, target: Target, report: KernelReport) -> Bound:
+    """What each resource would save at most in a kernel of this report.
+
+    Of time that depends on no order, the longest chain tells it: the chain is still there, without what is free, if units run otherwise.
+    Who waits for the memory channel or the ring, and who pays for the channel's turning around, does depend on an order. Where that
+    costs something a further run leaves it out: it takes no longer than any order.
+    """
+    waits = any(cause in ("memory", "ring") for unit in report.units for cause in unit.stalls)
+    if not (waits or turnaround_cycles(report.dram_read, report.dram_written, target)):
+        return bound_of(report.chain, report.loads)
+    alone = replace(program, kernels=[program.kernels[kernel]])
+    return bound_of(report.chain, report.loads, control(alone, target, checks=False, contended=False).statistics[0].chain)
+
+
 class Bottlenecks:
     """Of a program on a target, whose kernels have these reports.
 
-    The longest chain says what each resource would save at most. The one that might save most is left out in a run; if it then saves less
+    Of each resource it is known what it would save at most. The one that might save most is left out in a run; if it then saves less
     than another one might, that one is next. Kernels that are alike, as those of equal layers, run once.
     """
 
@@ -30,7 +45,7 @@ class Bottlenecks:
         self._program, self._target = program, target
         alike: dict[tuple[str, int, tuple[int, ...]], int] = {}
         self._first = [alike.setdefault((k.name, k.cycles, tuple(k.chain.values())), n) for n, k in enumerate(reports)]
-        self._bounds = {n: bound_of(reports[n].chain, reports[n].loads) for n in alike.values()}
+        self._bounds = {n: at_most(program, n, target, reports[n]) for n in alike.values()}
 
     @cached_property
     def kernels(self) -> list[Bound]:
@@ -61,7 +76,5 @@ class Bottlenecks:
         bound = self._bounds[number]
         if resource in bound.proved:
             return
-        saved = 0.0
-        if bound.saves[resource]:
-            saved = max(bound.cycles - what_if(self._program, number, self._target, {resource}), 0)
+        saved = bound.cycles - what_if(self._program, number, self._target, {resource})
         self._bounds[number] = replace(bound, saves={**bound.saves, resource: saved}, proved=bound.proved | {resource})
