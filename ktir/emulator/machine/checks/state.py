@@ -73,7 +73,9 @@ class UnitState:
 class KernelState:
     """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
 
-    def __init__(self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock, free: Collection[Resource] = (), contended: bool = True) -> None:
+    def __init__(
+        self, decoded: DecodedKernel, target: Target, trace: Trace, clock: Clock, free: Collection[Resource] = (), contended: bool = True
+    ) -> None:
         self.decoded = decoded
         self.target = target
         self.free = free
