@@ -21,23 +21,28 @@ def _as_its_type(number: float, x: torch.Tensor) -> torch.Tensor:
     return torch.full((), number, dtype=x.dtype, device=x.device)
 
 
-def _bound(beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """`clamp_min` or `clamp_max` by a number, which gives the element where the two are equal: of zeros of either sign that one, too."""
+def _bound(beyond: Callable[[Any, Any], Any], inner: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`clamp_min` or `clamp_max` by a number, which gives the element where the two are equal: of zeros of either sign that one, too. The
+    larger (`inner`: or smaller) one does not tell which zero it gives, but takes one instruction.
+    """
 
     def clamped(x: torch.Tensor, limit: Any) -> Any:
         if not x.is_floating_point() or not isinstance(limit, int | float) or math.isnan(limit):
             return NotImplemented
         bound = _as_its_type(limit, x)
-        return torch.where(beyond(x, bound), bound, x)
+        return inner(x, bound) if abs(limit) >= torch.finfo(x.dtype).tiny else torch.where(beyond(x, bound), bound, x)
 
     return clamped
+
+
+_AT_LEAST, _AT_MOST = _bound(torch.lt, torch.maximum), _bound(torch.gt, torch.minimum)
 
 
 def _between(x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     """`clamp`: one limit after the other. Where one is NaN PyTorch does not look at the other, which the type may not hold."""
     if x.is_floating_point() and any(isinstance(limit, float) and math.isnan(limit) for limit in (low, high)):
         return torch.full_like(x, math.nan)
-    for limit, bound in ((low, _bound(torch.lt)), (high, _bound(torch.gt))):
+    for limit, bound in ((low, _AT_LEAST), (high, _AT_MOST)):
         x = x if limit is None or x is NotImplemented else bound(x, limit)
     return x
 
@@ -153,8 +158,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.threshold.default: _threshold,
     aten.xlogy.Scalar_Self: _of_its_type(aten.xlogy.Tensor),
     aten.xlogy.Scalar_Other: _of_its_type(aten.xlogy.Tensor),
-    aten.clamp_min.default: _bound(torch.lt),
-    aten.clamp_max.default: _bound(torch.gt),
+    aten.clamp_min.default: _AT_LEAST,
+    aten.clamp_max.default: _AT_MOST,
     aten.fmax.default: _of_two(torch.gt),
     aten.fmin.default: _of_two(torch.lt),
     aten.addmv.default: matrix_vector,

@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from ktir.isa.units import Unit
+from ktir.runtime.executable import recorded
+
 INF, NAN = float("inf"), float("nan")
 NUMBERS = (0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 6e-8, -6e-8, 65504.0, -65504.0, 2.5)
 """Subnormals of float16 among them."""
@@ -34,6 +37,20 @@ def test_a_clamp_keeps_the_zero_that_it_is_given(dtype: torch.dtype, on_chip: No
         )  # fmt: skip
 
     same_bits(clamps, torch.tensor(NUMBERS * 6, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_clamp_between_numbers_is_an_instruction_per_limit(dtype: torch.dtype, on_chip: None) -> None:
+    def clamps(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.clamp(-1, 2.5), functional.hardtanh(x), x.clamp(min=1e-45), x.clamp(-INF, INF), x.clamp(2, 1), x.clamp(max=-1.0)
+
+    x = torch.tensor(NUMBERS * 6, dtype=dtype)
+    same_bits(clamps, x)
+    torch._dynamo.reset()
+    with recorded() as launches:
+        torch.compile(lambda x: x.clamp(-1, 2.5), backend="spyre")(x)
+    words = [w for kernel in launches[0].machine.program.kernels for w in kernel.units[Unit.SFP] if w.op in ("v1", "v2", "v3")]
+    assert [w.operands["kind"] for w in words] == ["max", "min"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
