@@ -17,7 +17,7 @@ from typing import Any
 
 from ktir.diagnostics import KtirError
 
-DTYPES = ("float16", "bfloat16", "float32")
+DTYPES = ("float16", "bfloat16", "float32", "float8")
 LISTS: dict[str, list[Any]] = {"dtype": ["float16"], "batch": [1], "prompt": [], "context": []}
 """What a plan has one or several values of, and what holds where it says nothing."""
 

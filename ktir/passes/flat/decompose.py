@@ -30,6 +30,9 @@ from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
 
 MOST_PAIRS = 2**24
+"""That a sort compares: they are in memory."""
+_MOST_ADDED = 2**27
+"""That a scan goes over, each element those before it."""
 _EXACT = 2**24
 """Integers up to here are exact in f32."""
 _HALF = 16
@@ -96,12 +99,12 @@ def _pointwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[[lis
 # Sorts and scans
 
 
-def _along(op: ir.Operation) -> tuple[int, list[int]]:
-    """The dim of a sort or scan, and the shape."""
+def _along(op: ir.Operation, most: int) -> tuple[int, list[int]]:
+    """The dim of a sort or scan, and the shape; refuses what compares more pairs than `most`."""
     dim = ir.IntegerAttr(op.attributes["dimension"]).value
     sizes = list(shape(op.operands[0]))
-    if prod(sizes) * sizes[dim] > MOST_PAIRS:
-        raise refuse(op, f"compares {prod(sizes) * sizes[dim]} pairs, which is not supported; the most supported are {MOST_PAIRS}")
+    if prod(sizes) * sizes[dim] > most:
+        raise refuse(op, f"compares {prod(sizes) * sizes[dim]} pairs, which is not supported; the most supported are {most}")
     return dim, sizes
 
 
@@ -113,7 +116,7 @@ def _pairs(rank: int, dim: int) -> tuple[ir.AffineMap, ir.AffineMap, list[str]]:
 
 
 def _sort(op: ir.Operation) -> None:
-    dim, sizes = _along(op)
+    dim, sizes = _along(op, MOST_PAIRS)
     one, other, kinds = _pairs(len(sizes), dim)
     descending = "descending" in op.attributes
     keys = op.operands[0]
@@ -233,7 +236,7 @@ def _joined(high: ir.Value, low: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def _scan(op: ir.Operation) -> None:
-    dim, sizes = _along(op)
+    dim, sizes = _along(op, _MOST_ADDED)
     one, other, kinds = _pairs(len(sizes), dim)
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]

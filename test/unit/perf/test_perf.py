@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from ktir.diagnostics import KtirError
 from ktir.perf.compare import compare, is_worse
@@ -48,7 +49,7 @@ def test_a_plan_is_a_product(tmp_path: Path) -> None:
         ("models: {a: {hidden_size: 1}}\nprompt: 3\n", "'family:'"),
         (PLAN, "expects lengths"),
         (PLAN + "prompt: [0]\n", "positive numbers for 'prompt'"),
-        (PLAN + "prompt: 4\ndtype: float8\n", "expects a dtype"),
+        (PLAN + "prompt: 4\ndtype: float4\n", "expects a dtype"),
         (PLAN + "prompt: 4\nbatches: 4\n", "'batches'"),
     ],
 )
@@ -72,7 +73,7 @@ def test_kinds_of_layers_repeat() -> None:
 def test_two_small_models_tell_a_large_one(tokens: int) -> None:
     """Against all five layers compiled as one program."""
     case = Case("tiny", TINY, "float16", 2, tokens, 32)
-    whole = _layers(case, 5) + _logits(case)
+    whole = _layers(case, 5) + _logits(512, 256, torch.float16, 2)
     assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)  # kernels overlap a little differently
 
 

@@ -91,6 +91,11 @@ def test_what_a_sort_refuses() -> None:
         on_chip(lambda t: torch.sort(t), drawn((8192,), torch.float32))
 
 
+def test_long_scans() -> None:
+    """Each of 5000 elements goes over those before it: more pairs than a sort may have."""
+    same(lambda t: t.cumsum(0), torch.arange(5000, dtype=torch.float32) % 7)
+
+
 # Matmuls of f32
 
 
