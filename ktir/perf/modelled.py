@@ -1,13 +1,14 @@
 """Modelled time of one step of a language model of transformers, and the least time that any program could take.
 
-Layers of a kind are equal, so the whole is found from two smaller models: one with one round of the kinds of layers, and one with two. What
-the second takes more is a round; the first is a round and what lies before and behind the layers. Logits are a program of their own. The
-row of each token in the table of embeddings, which is nothing beside the weights, is left out.
+Layers of a kind are equal, so the whole is found from models of one and two layers: one of a kind, and for each kind the same with a layer
+of it behind, which tells what such a layer takes more. Logits are a program of their own. The row of each token in the table of
+embeddings, which is nothing beside the weights, is left out.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,11 +21,13 @@ from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.capture import capture
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.perf.models import Step, cache_of, configured, dtype_of, kept_bytes, model_of, on_host
+from ktir.perf.models import Kinds, Step, cache_of, configured, dtype_of, kept_bytes, kinds_of, model_of, on_host
 from ktir.perf.plan import Case
 from ktir.runtime.executable import Executable
 from ktir.target import DATASHEET
 
+STATES = "linear_attention"
+"""The kind of layer that keeps states alone."""
 LARGEST = 1 << 27
 """Bytes of an argument of which any part can be addressed: half of what the emulated machine's descriptors span."""
 
@@ -46,13 +49,6 @@ class Row:
         return self.bound / self.ms
 
 
-def kinds_of(config: Any) -> int:
-    """After how many layers their kinds repeat, all the way to the last one."""
-    kinds = getattr(config, "layer_types", None) or [None] * config.num_hidden_layers
-    count = config.num_hidden_layers
-    return next(n for n in range(1, count + 1) if count % n == 0 and kinds == kinds[:n] * (count // n))
-
-
 def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> int:
     """Cycles of a launch. Values are not looked at, so nothing touches the memory of weights."""
     text = capture(model.to_empty(device="cpu"), *inputs)
@@ -61,8 +57,8 @@ def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> int:
     return Executable(read(files)).machine.report.cycles
 
 
-def _layers(case: Case, layers: int) -> int:
-    decoder, _ = model_of(case, layers)
+def _layers(case: Case, kinds: Kinds) -> int:
+    decoder, _ = model_of(case, kinds)
     before = case.context - case.tokens
     kept = on_host(cache_of(case, decoder), before > 0)
     embedded = torch.zeros(case.batch, case.tokens, decoder.config.hidden_size, dtype=dtype_of(case))
@@ -105,11 +101,11 @@ def measure(case: Case) -> Row:
     """Compile a case and read its modelled time. Raises KtirError where it does not compile."""
     start = time.process_time()
     config = configured(case).get_text_config(decoder=True)
-    each = kinds_of(config)
-    rounds = config.num_hidden_layers // each
-    cycles = _layers(case, each)
-    if rounds > 1:
-        cycles += (rounds - 1) * (_layers(case, 2 * each) - cycles)
+    counts = Counter(kinds_of(config))
+    first = max(counts, key=lambda kind: kind != STATES)  # a cache of states alone has no length
+    cycles = alone = _layers(case, (first,))
+    counts[first] -= 1
+    cycles += sum(count * (_layers(case, (first, kind)) - alone) for kind, count in counts.items() if count)
     cycles += _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
     ms = DATASHEET.microseconds(cycles) / 1e3
     new = case.batch * (case.tokens if case.tokens > 1 else 1)

@@ -38,7 +38,7 @@ class NarrowLinear(nn.Module):
         """[.., inner] -> [.., outer]."""
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(-1, keepdim=True).float() / torch.finfo(E4M3).max
-        found = torch._scaled_mm((rows / scale).to(E4M3), self.weight.t(), scale, self.scale, out_dtype=x.dtype)
+        found = torch.ops.aten._scaled_mm((rows / scale).to(E4M3), self.weight.t(), scale, self.scale, out_dtype=x.dtype)
         return (found if self.bias is None else found + self.bias).view(*x.shape[:-1], -1)
 
 
@@ -87,8 +87,17 @@ def _in_parts(model: nn.Module, most: int = DATASHEET.span_bytes) -> None:
             setattr(layer, name, nn.ParameterList(parts))
 
 
-def configured(case: Case, layers: int | None = None) -> Any:
-    """The configuration of transformers, of the first `layers` alone if asked. Raises KtirError for one that there is not."""
+Kinds = tuple[str | None, ...]
+"""Of layers, as `layer_types` of a configuration has them; None where it has not."""
+
+
+def kinds_of(config: Any) -> Kinds:
+    """Of all layers of a decoder's configuration."""
+    return tuple(getattr(config, "layer_types", None) or [None] * config.num_hidden_layers)
+
+
+def configured(case: Case, kinds: Kinds | None = None) -> Any:
+    """The configuration of transformers, with layers of these kinds alone if asked. Raises KtirError for one that there is not."""
     import transformers
 
     given = {key: value for key, value in case.config.items() if key != "family"}
@@ -100,27 +109,26 @@ def configured(case: Case, layers: int | None = None) -> Any:
         whole = made(given)
     except (ValueError, TypeError) as error:
         raise KtirError(f"the configuration of '{case.model}': {str(error).splitlines()[0]}") from None
-    if layers is None:
+    if kinds is None:
         return whole
-    text = whole.get_text_config(decoder=True)
-    fewer: dict[str, Any] = {"num_hidden_layers": layers}
-    if getattr(text, "layer_types", None):
-        fewer["layer_types"] = text.layer_types[:layers]
+    fewer: dict[str, Any] = {"num_hidden_layers": len(kinds)}
+    if kinds[0] is not None:
+        fewer["layer_types"] = list(kinds)
     return made(given | ({"text_config": given["text_config"] | fewer} if "text_config" in given else fewer))
 
 
-def model_of(case: Case, layers: int | None = None) -> tuple[Any, nn.Module]:
+def model_of(case: Case, kinds: Kinds | None = None) -> tuple[Any, Any]:
     """A model's decoder and the product that makes logits, on the device "meta"."""
     import transformers
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-    config, dtype = configured(case, layers), dtype_of(case)
-    kinds = (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText)
-    kind = next((kind for kind in kinds if type(config) in kind._model_mapping), None)
-    if kind is None:
+    config, dtype = configured(case, kinds), dtype_of(case)
+    forms = (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText)
+    form = next((form for form in forms if type(config) in form._model_mapping), None)
+    if form is None:
         raise KtirError(f"transformers has no language model of the family '{case.config['family']}'")
     with torch.device("meta"):
-        model: Any = kind.from_config(config, dtype=dtype).eval()
+        model: Any = form.from_config(config, dtype=dtype).eval()
     decoder, logits = model.get_decoder(), model.get_output_embeddings()
     if hasattr(decoder.config, "num_local_experts"):
         ALL_EXPERTS_FUNCTIONS.register("ktir", _experts)

@@ -10,9 +10,10 @@ import transformers
 from torch import nn
 
 from ktir.diagnostics import KtirError
-from ktir.perf.modelled import bound, measure
+from ktir.perf.modelled import _layers, _logits, bound, measure
 from ktir.perf.models import E4M3, NarrowLinear, _experts, _in_parts, cache_of, configured, kept_bytes, model_of, on_host
 from ktir.perf.plan import Case
+from ktir.target import DATASHEET
 
 SIZES = {
     "hidden_size": 256,
@@ -114,6 +115,16 @@ def test_a_cache_has_what_a_step_looks_back_on(config: dict[str, Any]) -> None:
 def test_families_are_measured(config: dict[str, Any], tokens: int) -> None:
     row = measure(Case("tiny", config, "float16", 1, tokens, 32 if tokens == 1 else tokens))
     assert 0 < row.bound < row.ms
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tokens", [1, 16])
+def test_layers_of_several_kinds_tell_a_large_model(tokens: int) -> None:
+    """Against all five layers compiled as one program."""
+    kinds = ("linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention")
+    case = Case("tiny", {**HYBRID, "num_hidden_layers": 5, "layer_types": list(kinds)}, "float16", 1, tokens, 32)
+    whole = _layers(case, kinds) + _logits(512, 256, torch.float16, 1)
+    assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)
 
 
 @pytest.mark.long
