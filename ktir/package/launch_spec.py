@@ -21,6 +21,8 @@ _MAX = 2**48
 _LARGEST = 2**63
 _BITS = (8, 16, 32, 64)
 _MAX_HOST = 2**16 - 1
+MAX_DIMS = 64
+"""Of a tensor or layout: of NumPy's arrays, and of what PyTorch's reductions take."""
 
 
 @dataclass(frozen=True)
@@ -227,10 +229,10 @@ class _Reader:
 
     def integers(self, value: dict[str, Any], name: str, where: str, low: int = 0) -> tuple[int, ...]:
         found = self.field(value, name, where)
-        if isinstance(found, list) and len(found) <= 16 and all(type(v) is int and low <= v <= _MAX for v in found):
+        if isinstance(found, list) and len(found) <= MAX_DIMS and all(type(v) is int and low <= v <= _MAX for v in found):
             return tuple(found)
         if name in value:
-            self.fail(where, f"{name} expects at most 16 integers of {low} to {_MAX}, but got {_short(found)}")
+            self.fail(where, f"{name} expects at most {MAX_DIMS} integers of {low} to {_MAX}, but got {_short(found)}")
         return ()
 
     def text(self, value: dict[str, Any], name: str, where: str, choices: tuple[str, ...] = ()) -> str:

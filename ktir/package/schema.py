@@ -30,12 +30,12 @@ from __future__ import annotations
 from typing import Any
 
 from ktir.isa.program import ROLES
-from ktir.package.launch_spec import ARRANGEMENTS, VERSION
+from ktir.package.launch_spec import ARRANGEMENTS, MAX_DIMS, VERSION
 from ktir.target import BY_DTYPE, BY_PUBLISHED
 
 
 def _integers(low: int) -> dict[str, Any]:
-    return {"type": "array", "maxItems": 16, "items": {"type": "integer", "minimum": low, "maximum": 2**48}}
+    return {"type": "array", "maxItems": MAX_DIMS, "items": {"type": "integer", "minimum": low, "maximum": 2**48}}
 
 
 def _object(required: str, **fields: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from ktir import config
 from ktir.device.operators.schemas import schema_of
 from ktir.device.operators.trial import host_takes, key_of
-from ktir.device.tensors.storage import on_host
+from ktir.device.tensors.storage import MOST_DIMS, on_host
 from ktir.diagnostics import KtirError
 
 _MOST = 1024
@@ -85,6 +85,8 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NoProgram(f"the chip has no {str(apart[0]).removeprefix('torch.')}")
     if any(isinstance(leaf, int) and not -(1 << 63) <= leaf < 1 << 63 for leaf in leaves):
         raise NoProgram("programs have numbers of up to 64 bits")
+    if any(t.dim() > MOST_DIMS for t in tensors):
+        raise NoProgram(f"programs have tensors of up to {MOST_DIMS} dims")
     if not tensors or TracingContext.try_get() is not None:
         raise NoProgram("")
     if op.overloadpacket in _AMONG and not _in_order(schema_of(op).named(tuple(args), kwargs)):

@@ -52,6 +52,9 @@ _words = (ctypes.c_int64 * 5).from_address
 
 Parts = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 
+MOST_DIMS = 64
+"""Of NumPy's arrays, and of what programs take. PyTorch's tensors have any number; some of its kernels refuse more than these."""
+
 before_first: list[Callable[[], None]] = []
 """What is to be done before there is a tensor on the device."""
 
@@ -71,7 +74,12 @@ def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype | None, device: int) -> torch.Tensor:
     """A new tensor of any strides. Raises TypeError for a type that the device does not hold."""
-    return maker(size, stride, dtype or torch.get_default_dtype(), device)()[0]
+    dtype = dtype or torch.get_default_dtype()
+    if len(size) > MOST_DIMS:
+        flat = allocate(_bytes(size, stride, dtype) // dtype.itemsize, dtype, device)
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.aten.as_strided_.default(flat, size, stride, 0)
+    return maker(size, stride, dtype, device)()[0]
 
 
 def maker(

@@ -139,6 +139,20 @@ def test_sizes_that_are_none() -> None:
         torch.empty(2, device="spyre", pin_memory=True)
 
 
+def test_more_dims_than_arrays_have() -> None:
+    wanted = torch.arange(6.0).reshape([1] * 63 + [3, 2])
+    x = torch.empty([1] * 63 + [3, 2], device="spyre", requires_grad=True)
+    with torch.no_grad():
+        x.copy_(wanted)
+    assert x.detach().transpose(63, 64).cpu().flatten().tolist() == [0, 2, 4, 1, 3, 5]
+    with pytest.warns(UserWarning, match="programs have tensors of up to 64 dims"):
+        x.mul(2).flatten().sum().backward()
+    assert x.grad is not None
+    assert (x.grad.dim(), x.grad.flatten().tolist()) == (65, [2.0] * 6)
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        x.sum(dim=0)
+
+
 def test_numbers() -> None:
     x = some(torch.float16, 4).to("spyre")
     assert x[3].item() == 3.0

@@ -183,7 +183,7 @@ def change_host(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (change_arg("role", "iota"), "args[0]: an iota expects dtype int32, but got float16"),
         (change_host("arg", 2**16), "args[0].host: arg expects an integer of 0 to 65535"),
         (change_arg("layout", []), "args[0].layout: expects an object"),
-        (change_layout("size", [3, 0]), "size expects at most 16 integers of 1"),
+        (change_layout("size", [3, 0]), "size expects at most 64 integers of 1"),
         (change_layout("device_size", [2, 3, 32]), "expects a last dimension of 64 lanes"),
         (change_layout("device_size", [4, 3, 64]), "argument 0: sticks is 12, but 6 in the program"),
         (change_layout("device_size", [1, 3, 64]), "[3, 70] does not fit into device_size [1, 3, 64]"),

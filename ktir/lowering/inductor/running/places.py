@@ -1,5 +1,5 @@
-"""Graphs whose tensors are in places that no program reaches: of several cards, of the host by indices of a card, and complex ones, which a
-card does not hold. PyTorch runs them, the last ones on the host as a whole.
+"""Graphs whose tensors no program reaches: of several cards, of the host by indices of a card, of more dims than programs know, and complex
+ones, which a card does not hold. PyTorch runs them, the last ones on the host as a whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.writes import OnlyEager
+from ktir.package.launch_spec import MAX_DIMS
 
 _INDEXED = (operator.getitem, operator.setitem, "index_put", "index_put_", torch.index_put, torch.index_put_)
 _HOST = torch.device("cpu")
@@ -25,6 +26,10 @@ class OnlyHost(OnlyEager):
 
 def check_places(gm: fx.GraphModule) -> None:
     """Raise OnlyEager for a graph that PyTorch has to run, Unsupported for one with results that cannot be."""
+    for node, value in _tensors(gm):
+        if value.dim() > MAX_DIMS:
+            error = refusal(f"a tensor of {value.dim()} dims", f"a program's have at most {MAX_DIMS}", "fewer dims")
+            raise OnlyEager(error.message, source(node))
     cards: dict[str, str | None] = {}
     for node, value in _tensors(gm):
         if value.device.type == "spyre":

@@ -1,6 +1,7 @@
 """Results have the strides of eager PyTorch: views behind the graph, and in it, rely on them."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import pytest
@@ -124,3 +125,16 @@ def test_integers_between_the_elements_of_an_input() -> None:
     for k in (1, 2**40):
         base[:, 1:] = k
         assert torch.equal(compiled(base[:, :1]), base.reshape(-1).as_strided((2, 9), (7, 1)).flip(0))
+
+
+@pytest.mark.parametrize("size", [[2] * 17, [1] * 63 + [3]])
+def test_dims_beyond_those_of_loops(size: list[int], on_chip: None) -> None:
+    x = torch.arange(float(prod(size))).reshape(size)
+    assert torch.equal(torch.compile(lambda x: x * 2, backend="spyre", dynamic=False)(x), x * 2)
+
+
+def test_more_dims_than_programs_have(caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.arange(3.0).reshape([1] * 64 + [3])
+    got = torch.compile(lambda x: x * 2, backend="spyre", dynamic=False)(x)
+    assert got.flatten().tolist() == [0, 2, 4]
+    assert "a tensor of 65 dims is not supported: a program's have at most 64" in caplog.text
