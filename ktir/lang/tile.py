@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ktir.lang.base import scalars
+from ktir.lang.base import functions
 from ktir.lang.base.mistakes import Mistake, kind_of
 from ktir.lang.base.scalars import element_of, family, literal, tensor
+from ktir.lang.derived import METHODS, Derived
 from ktir.lang.graph import Builder, Region, Value
 from ktir.lang.indices import Condition, Index
-from ktir.lang.keys import Shaped, static_part
+from ktir.lang.keys import static_part
 from ktir.lang.structured import Operand, Placed, constant, counted, pointwise, products, reduction, shape_of
 
+WHOLE: dict[Any, Callable[..., Tile]] = {}
+"""Functions of NumPy that take tiles as a whole and are none of their methods (`arrays.py`)."""
 MOST_ELEMENTS = 1 << 16
 """Of an array of NumPy that stands in a kernel as a constant."""
 
@@ -28,7 +31,7 @@ class Cell:
         self.region = region
 
 
-class Tile(Shaped, NDArrayOperatorsMixin):
+class Tile(Derived, NDArrayOperatorsMixin):
     """A tensor of the device. `t[...] = v` and `t += v` change it in place, as they do an array; a view of it, as `t.T`, sees that."""
 
     __hash__ = None  # type: ignore[assignment]  # `==` compares element by element
@@ -87,21 +90,6 @@ class Tile(Shaped, NDArrayOperatorsMixin):
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
         """The smallest along dims; NaN if one is."""
         return self._reduced({"f": "arith.minimumf", "i": "arith.minsi"}, "min", axis, keepdims, self.dtype, lambda t: _least(t, 1))
-
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
-        """Means along dims, in the type that NumPy has for them."""
-        wanted = np.zeros(1, self.dtype).mean().dtype
-        count = prod(self.shape[a] for a in self._axes(axis))
-        wide = self.sum(axis, np.float32 if wanted == np.float16 else wanted, keepdims=keepdims) / count
-        return wide.astype(wanted)
-
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
-        """Whether any is true, along dims."""
-        return (self != 0).astype(np.int32).max(axis, keepdims=keepdims) != 0
-
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Tile:
-        """Whether all are true, along dims."""
-        return (self != 0).astype(np.int32).min(axis, keepdims=keepdims) != 0
 
     def __len__(self) -> int:
         if not self.shape:
@@ -175,14 +163,11 @@ class Tile(Shaped, NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:
-        name = func.__name__
-        if func is np.where and len(args) == 3 and not options:
-            return where(self._build, *args)
         if func in _METHODS and args and isinstance(args[0], Tile):
             return getattr(args[0], _METHODS[func])(*args[1:], **options)
-        if func is np.concatenate or func is np.broadcast_to:
-            return (joined if func is np.concatenate else spread)(*args, **options)
-        raise Mistake(f"the language has no 'np.{name}'" + (" of these arguments" if func is np.where else ""))
+        if func not in WHOLE:
+            raise Mistake(functions.missing(func.__name__))
+        return WHOLE[func](*args, **options)
 
     # How it is done
 
@@ -267,10 +252,7 @@ class Tile(Shaped, NDArrayOperatorsMixin):
         return result if wide == dtype else result.astype(dtype)
 
 
-_METHODS = {
-    np.sum: "sum", np.max: "max", np.min: "min", np.amax: "max", np.amin: "min", np.mean: "mean", np.any: "any", np.all: "all",
-    np.transpose: "transpose", np.reshape: "reshape", np.copy: "copy",
-}  # fmt: skip
+_METHODS = {getattr(np, name): method for name, method in METHODS.items()}
 
 
 def _least(dtype: Any, sign: int) -> Any:
@@ -410,23 +392,16 @@ def computed(build: Builder, lines: Sequence[str], operands: Sequence[Any], want
 def apply(build: Builder, ufunc: np.ufunc, inputs: Sequence[Any]) -> Tile:
     """A function of NumPy on tiles and numbers."""
     inputs = [x if isinstance(x, int | float | np.generic | Index) else as_tile(build, x) for x in inputs]
-    kinds = [int if isinstance(x, Index) else scalars.operand_type(x) for x in inputs]
-    body, wanted, dtype = scalars.resolved(ufunc, kinds)
-    return computed(build, scalars.body_lines(body, element_of(wanted[0])), inputs, wanted, dtype)
+    kinds = [int if isinstance(x, Index) else functions.operand_type(x) for x in inputs]
+    body, wanted, made, dtype = functions.resolved(ufunc, kinds)
+    found = computed(build, functions.body_lines(body, element_of(wanted[0])), inputs, wanted, made)
+    return found if made == dtype else found.astype(dtype)
 
 
 def own_function(build: Builder, name: str, x: Any) -> Tile:
     """A function that NumPy lacks."""
-    _, (wanted,), _ = scalars.resolved(np.exp, [scalars.operand_type(x)])
-    return computed(build, scalars.body_lines(scalars.OWN[name], element_of(wanted)), [x], [wanted], wanted)
-
-
-def where(build: Builder, condition: Any, one: Any, other: Any) -> Tile:
-    """The elements of one where a condition holds, else of the other."""
-    kinds = [int if isinstance(x, Index) else scalars.operand_type(x) for x in (one, other)]
-    dtype = np.maximum.resolve_dtypes((*kinds, None))[-1] if float in kinds or int in kinds else np.result_type(*kinds)
-    element = element_of(dtype)
-    return computed(build, [f"%y = arith.select %x0, %x1, %x2 : {element}"], [condition, one, other], [np.dtype(bool), dtype, dtype], dtype)
+    _, (wanted,), *_ = functions.resolved(np.exp, [functions.operand_type(x)])
+    return computed(build, functions.body_lines(functions.OWN[name], element_of(wanted)), [x], [wanted], wanted)
 
 
 def matmul(a: Any, b: Any, init: Any = None, dtype: Any = None) -> Tile:
@@ -466,30 +441,3 @@ def matmul(a: Any, b: Any, init: Any = None, dtype: Any = None) -> Tile:
     found = Tile.of(build, value, wide)
     wanted = np.dtype(dtype) if dtype is not None else result
     return found if wanted == wide else found.astype(wanted)
-
-
-def joined(tiles: Sequence[Any], axis: int = 0) -> Tile:
-    """Tiles one after the other along a dim."""
-    build = next(t._build for t in tiles if isinstance(t, Tile))
-    parts = [as_tile(build, t) for t in tiles]
-    dtype = np.result_type(*[t.dtype for t in parts])
-    along = parts[0]._axis(axis)
-    rest = {t.shape[:along] + t.shape[along + 1 :] for t in parts}
-    if len(rest) != 1 or len({t.ndim for t in parts}) != 1:
-        raise Mistake(
-            f"'np.concatenate' expects shapes that differ in dim {along} only, but got {' and '.join(str(t.shape) for t in parts)}"
-        )
-    values = [t._placed_in(t.shape, t.shape, list(range(t.ndim)), dtype) for t in parts]
-    shape = (*parts[0].shape[:along], sum(t.shape[along] for t in parts), *parts[0].shape[along + 1 :])
-    type_ = tensor(shape, element_of(dtype))
-    holes = ", ".join(f"${i}" for i in range(len(values)))
-    text = f"tensor.concat dim({along}) {holes} : ({', '.join(v.type for v in values)}) -> {type_}"
-    return Tile.of(build, build.value(text, values, type_), dtype)
-
-
-def spread(tile: Any, shape: Any) -> Tile:
-    """A tile broadcast to a shape."""
-    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
-    fits(tile.shape, wanted)
-    first = len(wanted) - tile.ndim
-    return tile._view(wanted, lambda d: None if tile.shape[d] == 1 else d + first)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import ktir.lang.arrays  # noqa: F401  (tiles have NumPy's functions by it)
 from ktir.lang.base.mistakes import Mistake, of_python
 from ktir.lang.base.scalars import element_of
 from ktir.lang.control import running
