@@ -24,6 +24,8 @@ from ktir.version import __version__
 Category = Literal["compile", "unimplemented", "runtime_launch", "out_of_memory", "unknown"]
 MOST = 50
 """Reports that are kept, the newest ones."""
+_REPORTED = "_ktir_reported"
+"""An attribute of errors on their way out, whose words may change on it."""
 _VARIABLES = (
     *("SENCORES", "AIU_WORLD_SIZE", "SPYRE_DEVICES", "LOCAL_RANK", "FLEX_DEVICE", "FLEX_COMPUTE", "FLEX_MOCK_DEVICE_MEMORY_SIZE"),
     *("TORCH_LOGS", "TORCH_COMPILE_DEBUG"),
@@ -36,15 +38,18 @@ def folder() -> Path:
 
 
 def capture(error: BaseException, category: Category = "unknown", **runtime: Any) -> None:
-    """Write a report, unless this process has written one of such a failure. runtime: what is known of the program. Values for which a
-    program is not proved are no failure: the executor takes them. Never raises.
+    """Write a report, unless this process has written one of such a failure, or of what an error comes from. runtime: what is known of the
+    program. Values for which a program is not proved are no failure: the executor takes them. Never raises.
     """
+    if any(getattr(e, _REPORTED, False) for e in (error, error.__cause__)):
+        return
     if isinstance(error, DeviceOutOfMemory):
         category = "out_of_memory"
     elif isinstance(error, Unsupported):
         category = "unimplemented"
     if isinstance(error, OutOfRange) or not notices.is_new(f"report of {category}", f"{type(error).__name__}: {error}"):
         return
+    setattr(error, _REPORTED, True)
     with suppress(Exception):  # a report is no reason for a second failure
         _write(category, _report(error, category, runtime))
 

@@ -24,6 +24,7 @@ from ktir.device.operators.schemas import schema_of
 from ktir.device.operators.trial import host_takes, key_of
 from ktir.device.tensors.storage import MOST_DIMS, on_host
 from ktir.diagnostics import KtirError
+from ktir.emulator.machine.program.faults import IndexFault
 
 _MOST = 1024
 """Programs that are kept; the ones used longest ago go."""
@@ -51,7 +52,7 @@ class NoProgram(Exception):
 
 
 class HostRefuses(NoProgram):
-    """And PyTorch's kernel on the host takes none of their types either."""
+    """And PyTorch's kernel on the host may not take them either: neither their types nor indices out of range. It says so in its words."""
 
 
 _programs: OrderedDict[Hashable, Program | NoProgram] = OrderedDict()
@@ -108,7 +109,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), unchanged:
             return program(*tensors)
     except KtirError as error:  # of the data, which the host words as PyTorch does, or a fault
-        refused = NoProgram(_said(error))
+        refused = (HostRefuses if isinstance(error, IndexFault) else NoProgram)(_said(error))
         if str(refused) != error.message:
             with _lock:
                 _programs[key] = NoProgram(str(refused))  # a fault is met once

@@ -21,7 +21,7 @@ from ktir.device.operators.schemas import Schema, as_given, functional, schema_o
 from ktir.device.operators.trial import host_takes
 from ktir.device.tensors import current, randomness
 from ktir.device.tensors.storage import bytes_on_host, on_host, record, to_device
-from ktir.runtime import metrics
+from ktir.runtime import failures, metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
 _set_part = aten.set_.source_Storage_storage_offset
@@ -38,9 +38,10 @@ def refuse(op: Any, reason: str = "") -> None:
     """Under `KTIR_FALLBACK=error` nothing falls back but what torch computes of constants while it traces."""
     if TracingContext.try_get() is None and config.current().fallback == "error":
         because = f": {reason}" if reason else ""
-        raise NotImplementedError(
-            f"'{_name(op)}' has no program on the device 'spyre'{because}; without KTIR_FALLBACK=error the host runs it"
-        )
+        text = f"'{_name(op)}' has no program on the device 'spyre'{because}; without KTIR_FALLBACK=error the host runs it"
+        error = NotImplementedError(text)
+        failures.capture(error, "unimplemented", operator=_name(op))
+        raise error
 
 
 def say(op: Any, reason: str = "") -> None:

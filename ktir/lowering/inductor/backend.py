@@ -32,7 +32,7 @@ from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.places import check_places
 from ktir.lowering.inductor.running.products import check_products
 from ktir.lowering.inductor.running.writes import OnlyEager, check_views, check_writes
-from ktir.runtime import cache
+from ktir.runtime import cache, failures
 from ktir.runtime.memory import forms
 from ktir.version import torch_spyre_is_installed
 
@@ -58,7 +58,7 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
 
 def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Sequence[Any], *, again: bool = False) -> Any:
     """`again`: the sizes of the graph have been made numbers; a symbol that is left depends on data."""
-    with _patched(options):
+    with _reported(), _patched(options):
         forms.shared.set_limit(config.current().forms_bytes)
         cache.set_limit(config.current().loaded_programs)
         _check_kinds(gm)
@@ -195,6 +195,17 @@ def _with_packages(compile_with: Callable[[bool], Any]) -> Any:
         return compiled
     log.warning("torch's cache knows package %s, but it is gone from ktir's; compiling again", missing[0][:12])
     return compile_with(False)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """A report of what fails or is refused; how torch asks for another trace is neither."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, BackendCompilerFailed) or not isinstance(error, TorchDynamoException):
+            failures.capture(error, "compile")
+        raise
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 import torch
 from eager_calls import close, half, hearing
 from torch._inductor.utils import fresh_cache
+from torch import nn
 from torch.nn import functional as F
 
 from ktir import config
@@ -17,7 +18,7 @@ from ktir.device.operators import eager, fallback
 from ktir.device.operators.fallback import FallbackWarning
 from ktir.emulator.machine import Machine
 from ktir.registry import pass_class
-from ktir.runtime import metrics
+from ktir.runtime import failures, metrics, notices
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +155,49 @@ def test_what_fails_on_the_host_fails_alike() -> None:
         x.index_select(0, torch.tensor([7], device="spyre"))
     with pytest.raises(RuntimeError, match="must match the size"):
         _ = x + half(3, 64).to("spyre")
+
+
+OUT_OF_RANGE: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "index": lambda x, i: x[i],
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_put": lambda x, i: x.index_put((i,), x[:1]),
+    "index_put_": lambda x, i: x.index_put_((i,), x[:1]),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_an_index_out_of_range_is_told_as_the_host_tells_it(name: str) -> None:
+    """It is no operator without a program, whatever is asked of such ones."""
+    x, i = half(4, 64), torch.tensor([99])
+    with pytest.raises((IndexError, RuntimeError)) as theirs:
+        OUT_OF_RANGE[name](x.clone(), i)
+    ours = x.to("spyre")
+    with config.patch(fallback="error"), pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
+        OUT_OF_RANGE[name](ours, i.to("spyre"))
+    close(ours, x)
+
+
+def test_what_is_refused_leaves_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One each, in the words in which the user has it."""
+    monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
+    notices.forget()
+    torch._dynamo.reset()
+    x = torch.zeros(3, 64).half().to("spyre")
+    linear = nn.Linear(64, 64).half().to("spyre")
+    refused: dict[str, Callable[[], Any]] = {
+        "has no program": lambda: torch.zeros(5, dtype=torch.float64, device="spyre").sin(),
+        "a call that needs gradients": lambda: torch.compile(linear)(x),
+        "unknown target 'nope'": lambda: torch.compile(lambda x: x + 1, backend="spyre", options={"target": "nope"})(x),
+    }
+    for number, (text, call) in enumerate(refused.items(), 1):
+        with config.patch(fallback="error"), pytest.raises(Exception, match=text):
+            call()
+        report = failures.latest()
+        assert report is not None
+        assert text in report["failure"]["message"]
+        assert len(list((tmp_path / "failures").iterdir())) == number
 
 
 def test_nothing_to_compute() -> None:
