@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from eager_calls import close, half, hearing
-from torch._inductor.utils import fresh_cache
 from torch import nn
+from torch._inductor.utils import fresh_cache
 from torch.nn import functional as F
 
 from ktir import config
