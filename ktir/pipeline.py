@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from ktir import registry
 from ktir.diagnostics import REMARK_KINDS, Diagnostic, KtirError, PassError, close_to, collect, count, remark, verify
@@ -23,8 +23,16 @@ _CONSTANT = arith.ConstantOp.OPERATION_NAME
 
 
 @dataclass(frozen=True)
+class AtLeast:
+    """In `Annotated[int, AtLeast(1)]`: what an option that is a number has to be at least, unless it is None."""
+
+    least: float
+
+
+@dataclass(frozen=True)
 class Pass:
-    """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options.
+    """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options. Of type `Literal`, an option is one
+    of several words; ValueError for another one, and for a number that is not `AtLeast` what its type says.
 
     `tolerance` is the relative difference that the pass may make in a sum of floats, besides that of another order (0: same bits), or,
     with `rounds_terms`, in each of its terms; `allowed` what it may have made in a module.
@@ -37,6 +45,9 @@ class Pass:
     rounds_terms: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     """Whether the pass only looks: the module stays as it is."""
+
+    def __post_init__(self) -> None:
+        _check_options(self)
 
     def run(self, module: ir.Module) -> None:
         """Transforms `module`."""
@@ -67,6 +78,9 @@ class NamedPipeline:
 
     name: ClassVar[str] = ""
     description: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        _check_options(self)
 
     def text(self) -> str:
         """Pipeline text of the passes that the name stands for."""
@@ -433,12 +447,24 @@ class _Reader:
 
 @cache
 def _option_types(cls: type[Pass | NamedPipeline]) -> dict[str, Any]:
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def _check_options(item: Pass | NamedPipeline) -> None:
+    for name, hint in _option_types(type(item)).items():
+        value, option = getattr(item, name), f"option '{name.replace('_', '-')}'"
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ValueError(f"{option} expects one of {', '.join(get_args(hint))}, but got '{value}'{close_to(value, get_args(hint))}")
+        for limit in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+            if isinstance(limit, AtLeast) and value is not None and not value >= limit.least:
+                raise ValueError(f"{option} expects at least {limit.least}, but got {value}")
 
 
 def _option_value(hint: Any, text: str | None) -> Any:
     """The value of option type `hint` that `text` spells; no text at all means true."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(h for h in get_args(hint) if h is not type(None))
     if hint is bool:

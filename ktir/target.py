@@ -18,6 +18,8 @@ STICK_BYTES = 128
 
 LANES = 64
 """Elements of an f16 stick (stated); an f32 tensor uses two adjacent sticks per 64 lanes in our layouts."""
+CORELETS = 2
+"""Per core, between which programs divide the rows of a block, and of which each has places of its own."""
 
 
 MOST_CORES = 1024

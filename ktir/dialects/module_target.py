@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import integer_attribute, ir
-from ktir.target import DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
+from ktir.target import CORELETS, DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
 
 NAME = "ktir.target"
 _GIVEN = [f.name for f in fields(Target) if "least" in f.metadata]
@@ -57,6 +57,9 @@ def machine(module: ir.Module, target: str = "", cores: int | None = None, lx_by
 
         set_target(module, targets.find(target))
     found = target_of(module)
+    if found.corelets != CORELETS:
+        why = "which divide the rows of a block between them; the machine itself runs streams for one, too"
+        raise KtirError(f"programs are made for cores of {CORELETS} corelets, {why}, but target '{found.name}' has {found.corelets}")
     try:
         found = found if cores is None else found.with_cores(cores)
         return found if lx_bytes is None else found.with_room(lx_bytes)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from ktir.analysis.calls import functions_of
 from ktir.cost.program import kernel_work
-from ktir.diagnostics import Diagnostic, KtirError, Unsupported, close_to, location_text, remarks
+from ktir.diagnostics import Diagnostic, KtirError, Unsupported, location_text, remarks
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
@@ -15,7 +15,7 @@ from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.ktir_to_allocated import LIFT, ToAllocated
 from ktir.passes.lifting.whole_program import Lifted, lift
 from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand, refuse_other_shapes
-from ktir.pipeline import Pass, run_pipeline
+from ktir.pipeline import AtLeast, Pass, run_pipeline
 
 WAYS = ("auto", "lift", "pin")
 WAY, TOLERANCE = "ktir.way", "ktir.tolerance"
@@ -42,8 +42,8 @@ class LiftPass(Pass):
     tolerance: ClassVar[float] = 2.0**-9  # what the passes below may make of a sum: parts, other orders, an online softmax
     numbers: tuple[str, ...] = ()
     """What arguments are that are no memory, as in `n=57` or, by position, `3=57`."""
-    way: str = "pin"
-    within: float = 0.0
+    way: Literal["auto", "lift", "pin"] = "pin"
+    within: Annotated[float, AtLeast(0)] = 0.0
     target: str = ""
     cores: int | None = None
 
@@ -55,8 +55,6 @@ class LiftPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Decide, and lift or leave the module."""
-        if self.way not in WAYS:
-            raise KtirError(f"'{self.name}': option 'way' expects one of {', '.join(WAYS)}, but got '{self.way}'{close_to(self.way, WAYS)}")
         if not is_by_hand(module):
             return
         kernel = next(iter(functions_of(module).values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from ktir import registry
 from ktir.analysis.attributes.levels import has_kernels
@@ -14,7 +14,7 @@ from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.passes.planning.plan_search import STEPS
-from ktir.pipeline import MlirPass, NamedPipeline, Pass, Pipeline, steps_of
+from ktir.pipeline import AtLeast, MlirPass, NamedPipeline, Pass, Pipeline, steps_of
 
 LIFT = "ktir-lift"
 """The pass that decides between the two ways of a kernel by hand; it prices both, so it stands above all other passes."""
@@ -67,15 +67,15 @@ class ToAllocated(NamedPipeline):
     name: ClassVar[str] = "ktir-to-allocated"
     description: ClassVar[str] = "to the allocated level: all stages in order, verified after each"
     numbers: tuple[str, ...] = ()
-    way: str = "pin"
-    within: float = 0.0
+    way: Literal["auto", "lift", "pin"] = "pin"
+    within: Annotated[float, AtLeast(0)] = 0.0
     target: str = ""
     cores: int | None = None
     lx_bytes: int | None = None
     work_div: str = ""
-    steps: int = STEPS
-    rows: int = 0
-    online_softmax: str = "auto"
+    steps: Annotated[int, AtLeast(0)] = STEPS
+    rows: Annotated[int, AtLeast(0)] = 0
+    online_softmax: Literal["auto", "always", "never"] = "auto"
     num_tiles: str = ""
     reuse: bool = False
     resident: bool = True

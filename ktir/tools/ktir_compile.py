@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     number = "what an argument is that is no memory, of a kernel with a grid"
     made.add_argument("--number", action="append", default=[], metavar="NAME=N", help=number)
     ways = "of a kernel with a grid: pin it, lift it so that its work is divided anew, or auto, the faster one of both (default: pin)"
-    made.add_argument("--way", default="pin", metavar="WAY", help=ways)
+    made.add_argument("--way", default="pin", choices=("pin", "lift", "auto"), help=ways)
     within = "relative difference that sums in another order may make, for --way auto"
     made.add_argument("--tolerance", type=float, default=0.0, metavar="T", help=within)
     counted = "what addresses of memory count that are numbers in the text: element, stick, byte (default: element)"

@@ -70,7 +70,12 @@ FLAGS = (
     ),
     Flag("target", "the machine that --stage and --engine compile for: datasheet, fitted, or a .toml file", "name"),
     Flag("cores", "how many cores --stage and --engine compile for; default: those of the configuration", "number"),
-    Flag("way", "what they make of a grid: pin it, lift it to have its work divided anew, or auto, the faster one; default: pin", "way"),
+    Flag(
+        "way",
+        "what they make of a grid: pin it, lift it to have its work divided anew, or auto, the faster one; default: pin",
+        "pin|lift|auto",
+        choices=("pin", "lift", "auto"),
+    ),
     Flag("tolerance", "relative difference that sums in another order may make, for --way=auto; default: 0", "number"),
     Flag(
         "addresses",

@@ -91,6 +91,10 @@ def test_options() -> None:
         ("test-probe{size}", "pipeline:1:1: error: option 'size' of pass 'test-probe': expected a value"),
         ("test-probe{scale=x}", "expected a number, but got 'x'"),
         ("test-probe{fast-mode=x}", "expected true or false, but got 'x'"),
+        ("ktir-to-allocated{online-softmax=maybe}", "option 'online-softmax' expects one of auto, always, never, but got 'maybe'"),
+        ("cse,ktir-to-allocated{way=lfit}", "option 'way' expects one of auto, lift, pin, but got 'lfit'; did you mean 'lift'?"),
+        ("ktir-to-allocated{rows=-1}", "pipeline:1:1: error: pass 'ktir-to-allocated': option 'rows' expects at least 0, but got -1"),
+        ("ktir-to-allocated{within=nan}", "option 'within' expects at least 0, but got nan"),
         ("func.func(test-probe)", "pass 'test-probe' runs on 'builtin.module', but is nested under 'func.func'"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +161,12 @@ def test_faults_of_files_are_placed(text: str, place: str) -> None:
 def test_one_that_is_not_there() -> None:
     with pytest.raises(KtirError, match=r"cannot read target '/nowhere/x\.toml': No such file"):
         targets.find("/nowhere/x.toml")
+
+
+def test_corelets_that_programs_are_not_made_for(text: str) -> None:
+    """The machine runs streams for one corelet; nothing makes such."""
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match="cores of 2 corelets, .*, but target 'one' has 1"):
+        compile_logical(parse_module(text), target=replace(DATASHEET, name="one", corelets=1))
 
 
 def test_a_module_is_compiled_for_one_target(text: str) -> None:

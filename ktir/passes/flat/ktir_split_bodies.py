@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import copy_kernel
@@ -31,7 +31,7 @@ from ktir.dialects.structured import (
 )
 from ktir.layout import Layout
 from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
-from ktir.pipeline import Pass
+from ktir.pipeline import AtLeast, Pass
 from ktir.target import type_letter
 
 
@@ -44,7 +44,7 @@ class SplitBodiesPass(Pass):
 
     name: ClassVar[str] = "ktir-split-bodies"
     description: ClassVar[str] = "flat or laid-out: at most three tensor operands per op"
-    inputs: int = 3
+    inputs: Annotated[int, AtLeast(2)] = 3
 
     def run(self, module: ir.Module) -> None:
         """Rewrite every body of the module until none is too wide."""

@@ -144,6 +144,7 @@ class VerifyLevelPass(Pass):
     """The target, for a module that does not say."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.level and self.level not in KTIR_LEVELS:
             raise ValueError(f"unknown level '{self.level}' (levels: {', '.join(KTIR_LEVELS)})")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import write_kernel, write_plan, write_stick
@@ -22,7 +22,7 @@ from ktir.passes.layouts.stick_roles import stick_text
 from ktir.passes.planning.agreement import Agreement
 from ktir.passes.planning.plan_search import STEPS, Found, search
 from ktir.passes.planning.planner import Draft, Wishes
-from ktir.pipeline import Pass
+from ktir.pipeline import AtLeast, Pass
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PlanPass(Pass):
     cores: int | None = None
     lx_bytes: int | None = None
     work_div: str = ""
-    steps: int = STEPS
+    steps: Annotated[int, AtLeast(0)] = STEPS
 
     def run(self, module: ir.Module) -> None:
         """Plan each function of the module."""

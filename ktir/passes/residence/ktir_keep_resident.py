@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
@@ -29,7 +29,7 @@ from ktir.passes.residence.resident_choice import Candidate, choose
 from ktir.passes.residence.unused_arguments import drop_arguments
 from ktir.passes.tiling.tile_facts import facts_of
 from ktir.passes.tiling.tile_hints import Wishes, decide
-from ktir.pipeline import Pass
+from ktir.pipeline import AtLeast, Pass
 from ktir.target import LANES, Target
 
 Places = Mapping[Candidate, Sequence[kt.ResidentAttr]]
@@ -47,10 +47,10 @@ class KeepResidentPass(Pass):
 
     name: ClassVar[str] = "ktir-keep-resident"
     description: ClassVar[str] = "divided: tensors between kernels stay in LX where slices agree, or go from core to core"
-    rows: int = 0
+    rows: Annotated[int, AtLeast(0)] = 0
     target: str = ""
     lx_bytes: int | None = None
-    online_softmax: str = "auto"
+    online_softmax: Literal["auto", "always", "never"] = "auto"
     num_tiles: str = ""
     resident: bool = True  # false: everything between kernels goes through global memory
     exchange: bool = True  # false: so does what kernels divide in different ways

@@ -14,10 +14,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, widens_block
 from ktir.mlir import func, ir, is_a, linalg, scf, tensor
 from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
-from ktir.target import Target
-
-CORELETS = 2
-"""Places of what each corelet makes for itself."""
+from ktir.target import CORELETS, Target
 
 
 @dataclass

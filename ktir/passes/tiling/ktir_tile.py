@@ -8,7 +8,7 @@ decided for it (`tile_plan`, `online_plan`, `tile_hints`) is data; `tile_writer`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.dialects.module_level import Level
@@ -17,7 +17,7 @@ from ktir.mlir import func, ir
 from ktir.passes.tiling.tile_facts import facts_of
 from ktir.passes.tiling.tile_hints import Wishes, decide
 from ktir.passes.tiling.tile_writer import TOLERANCE, write
-from ktir.pipeline import Pass
+from ktir.pipeline import AtLeast, Pass
 from ktir.target import Target
 
 
@@ -32,15 +32,13 @@ class TilePass(Pass):
     description: ClassVar[str] = "divided -> tiled: row blocks that fit LX, matmul loops, softmax over blocks of keys"
     tolerance: ClassVar[float] = 2.0**-9  # of kernels with an online softmax: it rounds other weights than the plain one, and sums in parts
     rounds_terms: ClassVar[bool] = True
-    rows: int = 0
+    rows: Annotated[int, AtLeast(0)] = 0
     target: str = ""
     lx_bytes: int | None = None
-    online_softmax: str = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
+    online_softmax: Literal["auto", "always", "never"] = (
+        "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
+    )
     num_tiles: str = ""  # blocks that a core's rows are cut into, as in `m=4`; else as a `ktir.hint` of num_tiles_per_dim says
-
-    def __post_init__(self) -> None:
-        if self.online_softmax not in ("auto", "always", "never"):
-            raise ValueError(f"'online-softmax' is auto, always or never, but got '{self.online_softmax}'")
 
     def run(self, module: ir.Module) -> None:
         """Rewrite each kernel of the module."""

@@ -260,6 +260,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("--random=0", "--print-op-values=("), "unterminated subpattern"),
         (("--random=x",), "expected a number"),
         (("--randm=0",), "unknown command line argument '--randm'; did you mean 'random'?"),
+        (("--random=0", "--engine=spyre", "--way=lfit"), "expected pin or lift or auto"),
         (("--numerics=slow",), "expected machine or fast or peer"),
     ],
 )

@@ -1,7 +1,7 @@
 // RUN: ktir-opt %s --split-input-file --verify-diagnostics --ktir-rescale-addresses=unit=byte -o /dev/null
 // RUN: not ktir-opt %s --ktir-rescale-addresses=unit=sticks 2>&1 | FileCheck %s
 
-// CHECK: 'ktir-rescale-addresses': unit 'sticks': expected one of element, stick, byte; did you mean 'stick'?
+// CHECK: pass 'ktir-rescale-addresses': option 'unit' expects one of stick, byte, element, but got 'sticks'; did you mean 'stick'?
 
 #box = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
 

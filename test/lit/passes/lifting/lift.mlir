@@ -15,7 +15,7 @@
 // REMARK: kernel 'rows' is {{lifted from 4 tiles|pinned}}: {{.*}} cycles
 // ALLOCATED: ktir.work
 // CHIP: [0 2 4 6 8 10 ...] min 0 max 510
-// WAY: error: 'ktir-lift': option 'way' expects one of auto, lift, pin, but got 'lifted'
+// WAY: '--way=lifted': expected pin or lift or auto
 
 #row = affine_set<(r, c) : (r >= 0, -r >= 0, c >= 0, -c + 63 >= 0)>
 #all = affine_set<(r, c) : (r >= 0, -r + 3 >= 0, c >= 0, -c + 63 >= 0)>

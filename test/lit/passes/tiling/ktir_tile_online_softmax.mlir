@@ -10,7 +10,7 @@
 
 // AUTO: remark: {{.*}}softmax over blocks of 512 keys, 4 rows at once: {{.*}} cycles, {{.*}}; the runner-up is a softmax of whole rows of scores, 4 rows
 // NEEDED: remark: {{.*}}softmax over blocks of {{.*}}; no two whole rows of scores fit the scratchpad
-// OPTION: 'online-softmax' is auto, always or never, but got 'perhaps'
+// OPTION: option 'online-softmax' expects one of auto, always, never, but got 'perhaps'
 // NEVER-NOT: ktir.tolerance
 // NEVER: tensor<33x4x64xf32>
 

@@ -93,7 +93,7 @@ def test_choice() -> None:
     assert "is lifted from 4 tiles: " in why
     assert "cycles; pinned it takes " in why
     assert told(stated, way="pin")[0]
-    with pytest.raises(KtirError, match="option 'way' expects one of auto, lift, pin, but got 'lifted'"):
+    with pytest.raises(ValueError, match="option 'way' expects one of auto, lift, pin, but got 'lifted'"):
         told(text, way="lifted")
 
 
