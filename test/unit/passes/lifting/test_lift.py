@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ktir import lang
 from ktir.assembly import parse_module
 from ktir.context import context
-from ktir.diagnostics import KtirError, Unsupported, remarks
+from ktir.diagnostics import Unsupported, remarks
 from ktir.emulator.reference import execute
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_lift import LiftPass
