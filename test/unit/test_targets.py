@@ -165,7 +165,7 @@ def test_one_that_is_not_there() -> None:
 
 def test_corelets_that_programs_are_not_made_for(text: str) -> None:
     """The machine runs streams for one corelet; nothing makes such."""
-    with context(), ir.Location.unknown(), pytest.raises(KtirError, match="cores of 2 corelets, .*, but target 'one' has 1"):
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match=r"cores of 2 corelets, .*, but target 'one' has 1"):
         compile_logical(parse_module(text), target=replace(DATASHEET, name="one", corelets=1))
 
 
