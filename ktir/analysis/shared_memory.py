@@ -41,7 +41,7 @@ def uses_of(functions: Functions) -> dict[str, Uses]:
     """Per function of the logical level what it does to its arguments."""
     found: dict[str, Uses] = {}
     for name in callees_first(functions):
-        uses = found[name] = _own_uses(functions[name])
+        uses = found[name] = own_uses(functions[name])
         for call in calls_of(functions[name]):
             inner = found[callee(call)]
             for i, operand in enumerate(call.operands):
@@ -68,7 +68,8 @@ def base_of(value: ir.Value) -> tuple[int, int]:
     return ir.BlockArgument(value).arg_number, offset
 
 
-def _own_uses(function: func.FuncOp) -> Uses:
+def own_uses(function: func.FuncOp) -> Uses:
+    """What a function does to its arguments, calls aside. Raises Unsupported for addresses of another form."""
     if is_authors(function):
         found, _ = parameters(function.operation.parent, function.name.value)
         return Uses({p.position for p in found if "in" in p.role}, {p.position for p in found if "output" in p.role})
@@ -78,9 +79,12 @@ def _own_uses(function: func.FuncOp) -> Uses:
             continue
         argument, _ = base_of(view.operands[0])
         for use in view.results[0].uses:
-            if use.owner.operation.results:
-                stores = any(is_a(u.owner, ktdp.StoreOp) for u in use.owner.operation.results[0].uses)
-                (uses.writes if stores and use.operand_number == 0 else uses.reads).add(argument)
+            if not use.owner.operation.results:
+                continue
+            if use.operand_number:  # a table of an indirect tile
+                uses.reads.add(argument)
+            for user in use.owner.operation.results[0].uses if use.operand_number == 0 else ():
+                (uses.writes if is_a(user.owner, ktdp.StoreOp) else uses.reads).add(argument)
     return uses
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ktir import config, targets
 from ktir.analysis.calls import functions_of
 from ktir.assembly import print_module
-from ktir.diagnostics import KtirError, location_text, position
+from ktir.diagnostics import KtirError, Unsupported, location_text, position
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
@@ -42,6 +42,27 @@ def _placed(module: ir.Module) -> Iterator[None]:
             error.location = where
             error.diagnostics[0] = replace(error.diagnostics[0], location=where)
         raise
+
+
+@contextmanager
+def _verified(module: ir.Module) -> Iterator[None]:
+    """The module, as it is at first, is what its level promises. What of a logical program the passes refuse by name goes before that."""
+    wrong: KtirError | None = None
+    try:
+        VerifyLevelPass().run(module)
+    except KtirError as error:
+        if Level.of(module) is not Level.LOGICAL:
+            raise
+        wrong = error
+    try:
+        yield
+    except Unsupported:
+        raise
+    except Exception:
+        if wrong is None:
+            raise
+    if wrong is not None:
+        raise wrong
 
 
 def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
@@ -96,10 +117,10 @@ def compile_logical(
         LiftPass(tuple(numbers), way, tolerance, cores=fewer).run(module)
         pin(module, tuple(numbers), fewer)
         StateLevelPass().run(module)
-        VerifyLevelPass().run(module)
-        watch(str(Level.of(module)), module)
-        stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
-        run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
+        with _verified(module):
+            watch(str(Level.of(module)), module)
+            stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
+            run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
         program = lower_program(module)
         package = Package(program, launch_spec(module, program), further_files(module))
         contents = package.to_files()

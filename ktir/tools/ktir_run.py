@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,8 +345,8 @@ class Driver:
         return status
 
 
-def _module(data: bytes, text: str, source: str, unit: str, *, strict: bool) -> ir.Module:
-    """What is to run, from text or bytecode whose addresses count a unit. Raises KtirError."""
+def _module(data: bytes, text: str, source: str, unit: Any, *, strict: bool) -> ir.Module:
+    """What is to run, from text or bytecode whose addresses count a unit, an option of the pass. Raises KtirError."""
     module = parse_bytecode(data, source) if data and not text else parse_module(text, source, strict=strict)
     refuse_illegal_exchanges(checked(module))
     RescaleAddressesPass(unit).run(module)

@@ -7,6 +7,7 @@ from math import prod
 from ktir.analysis.attributes.broken import refuse
 from ktir.analysis.attributes.function_attributes import unsaid
 from ktir.analysis.attributes.verify import check_attributes
+from ktir.analysis.calls import calls_of, planned
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import MADE_BY, NAME, Level
 from ktir.mlir import arith, func, ir, is_a
@@ -16,7 +17,7 @@ from ktir.target import element_bytes
 def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool | None = None) -> None:
     """Raise KtirError if `module` is not at `level`, before the pass `name` touches anything.
 
-    `kernels`: whether kernels must have been formed (True) or must not (False); None = either.
+    `kernels`: whether kernels must have been formed (True) or must not (False), of what is not formed by its author; None = either.
     """
     check_attributes(module)
     found = Level.of(module)
@@ -29,7 +30,7 @@ def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool |
         raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}{way}", where)
     if not level.of_host:
         refuse(fault for op in module.body.operations if isinstance(op, func.FuncOp) for fault in unsaid(op.operation))
-    if kernels is not None and formed != kernels:
+    if kernels is not None and formed != kernels and any(not calls_of(f) for f in planned(module)):
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from math import prod
 
 from ktir.analysis.attributes.broken import Broken, note_at
-from ktir.analysis.attributes.kernel import KernelFunction
+from ktir.analysis.attributes.kernel import KernelFunction, is_authors
 from ktir.analysis.attributes.residents import EXCHANGE
-from ktir.analysis.calls import callee, callees_first, is_kernel
+from ktir.analysis.calls import callee, callees_first, calls_of, is_kernel
+from ktir.analysis.shared_memory import own_uses
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir, is_a, operations
@@ -77,10 +78,29 @@ def _kernel(f: ir.Operation, cores: int) -> None:
 
 
 def logical_function(f: ir.Operation) -> None:
-    """Arguments are base addresses of named host buffers."""
+    """Arguments are base addresses of named host buffers, and what is done to them is what their roles say."""
+    roles: list[str] = []
     for i, d in enumerate(_argument_attributes(f)):
-        _role(i, d, tuple(Role))
+        roles.append(_role(i, d, tuple(Role)))
         _require(i, d, "ktir.type")
+    function = f.opview
+    if not isinstance(function, func.FuncOp) or is_authors(function) or calls_of(function):
+        return
+    try:
+        written = own_uses(function).writes
+    except Unsupported:
+        return  # addresses that a rule of their own refuses
+    for i, role in enumerate(roles):
+        if role in (Role.INPUT, Role.IOTA) and i in written:
+            also = "; what is read and written is 'input_output'" if role == Role.INPUT else ""
+            raise Broken(f"expects argument #{i}, whose 'ktir.role' is '{role}', not to be written{also}")
+        if role == Role.OUTPUT and i not in written and _elements(f, i):
+            raise Broken(f"expects argument #{i}, whose 'ktir.role' is 'output', to be written; what is only read is 'input'")
+
+
+def _elements(f: ir.Operation, i: int) -> int:
+    declared = ir.DictAttr(ir.ArrayAttr(f.attributes["arg_attrs"])[i])["ktir.type"]
+    return prod(ir.RankedTensorType(ir.TypeAttr(declared).value).shape)
 
 
 def _argument_attributes(f: ir.Operation) -> list[ir.DictAttr | dict[str, ir.Attribute]]:

@@ -210,3 +210,51 @@ def test_a_kernel_that_the_chip_does_not_take(caplog: pytest.LogCaptureFixture) 
         torch.testing.assert_close(row.double(), state + 1, atol=2e-2, rtol=4e-3)
     assert launches() == metrics.Launches(chip=2, executor=1)
     assert "'parts::counted'" in caplog.text
+
+
+@lang.kernel
+def bumped(c, x, y):
+    y[...] = c[:] + x[:]
+    c[...] = c[:] * 2
+
+
+@ktir.library.operator("parts::bumped", bumped, mutates_args=("c",))
+def bumped_op(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _bumped(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = c + x
+    c.mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("f", [lambda op, c, x: op(c, x) + c, lambda op, c, x: op(c, op(c, x)) - c, lambda op, c, x: op(c, x)])
+def test_memory_that_is_read_and_written_through_one_tile(f: Callable[..., torch.Tensor]) -> None:
+    """What a kernel reads of an argument that it writes, too, is there, whatever calls it and reads it afterwards."""
+    c, x = torch.randn(6, 70), torch.randn(6, 70)
+    mine, wanted = c.clone(), f(_bumped, c, x)
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(lambda c, x: f(bumped_op, c, x), backend="ktir", dynamic=False)(mine, x)
+    assert launches() == metrics.Launches(chip=1)
+    assert torch.equal(found, wanted)
+    assert torch.equal(mine, c)
+
+
+def test_a_graph_that_is_one_kernel_with_a_grid() -> None:
+    """Nothing is left to be formed there."""
+
+    @lang.kernel
+    def doubled(x, y):
+        for rows in lang.blocks(x.shape[0], 2):
+            y[rows] = x[rows] * 2
+
+    @ktir.library.operator("parts::doubled", doubled[3])
+    def doubled_op(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    x = torch.randn(6, 70)
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(lambda x: doubled_op(x), backend="ktir", dynamic=False)(x)
+    assert launches() == metrics.Launches(chip=1)
+    assert torch.equal(found, x * 2)

@@ -156,6 +156,30 @@ module attributes {ktir.level = "flat"} {
 
 // -----
 
+// Roles say what is done to memory.
+
+#two = affine_set<(d0) : (d0 >= 0, -d0 + 1 >= 0)>
+#id = affine_map<(d0) -> (d0)>
+module attributes {ktir.level = "logical"} {
+  // expected-error@+1 {{expects argument #0, whose 'ktir.role' is 'input', not to be written; what is read and written is 'input_output'}}
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<2xf16>}) {
+    %t = tensor.empty() : tensor<2xf16>
+    %v = ktdp.construct_memory_view %x, sizes: [2], strides: [1] {coordinate_set = #two, memory_space = #ktdp.memory_space<global>} : memref<2xf16>
+    %a = ktdp.construct_access_tile %v[0] {access_tile_order = #id, access_tile_set = #two} : memref<2xf16> -> !ktdp.access_tile<2xindex>
+    ktdp.store %t, %a : tensor<2xf16>, <2xindex>
+    return
+  }
+}
+
+// -----
+
+module attributes {ktir.level = "logical"} {
+  // expected-error@+1 {{expects argument #0, whose 'ktir.role' is 'output', to be written; what is only read is 'input'}}
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "output", ktir.type = tensor<2xf16>}) { return }
+}
+
+// -----
+
 // Laid-out: functions.
 
 #l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>

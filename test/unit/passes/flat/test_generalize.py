@@ -156,5 +156,5 @@ def test_reductions_that_begin_from_something(combiner: str) -> None:
 def test_sums_in_half_precision() -> None:
     """Each step of them is rounded, so that what they begin from cannot come last."""
     text = REDUCED.format(combiner="arith.addf").replace("f32", "f16")
-    with context(), ir.Location.unknown(), pytest.raises(KtirError, match="expects a sum to accumulate in f32"):
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match="begins from a value and sums in f16, which is not supported"):
         compile_logical(parse_module(text))
