@@ -25,6 +25,7 @@ from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument, read
 from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.tiling.tile_hints import OnlineSoftmax
 from ktir.pipeline import parse_pipeline
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
@@ -55,7 +56,7 @@ class LevelResult:
 
 
 def check_levels(
-    text: str, arguments: Sequence[np.ndarray], *, cores: int | None = None, source: str = "-", online_softmax: str = "auto"
+    text: str, arguments: Sequence[np.ndarray], *, cores: int | None = None, source: str = "-", online_softmax: OnlineSoftmax = "auto"
 ) -> list[LevelResult]:
     """Execute logical KTIR `text` at every level on copies of `arguments` (host arrays, inputs and outputs). `online_softmax` is the option
     of `ktir-tile`.

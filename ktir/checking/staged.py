@@ -19,7 +19,7 @@ from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
 from ktir.package.launch_spec import reach
-from ktir.passes.ktir_to_allocated import STAGES, ToAllocated
+from ktir.passes.ktir_to_allocated import STAGES, ToAllocated, Way
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.pinning.ktir_pin import is_by_hand
@@ -78,7 +78,7 @@ def run_at_stage(
     engine: Engine,
     cores: int | None = None,
     memory: Mapping[Any, np.ndarray] | None = None,
-    way: str = "pin",
+    way: Way = "pin",
     tolerance: float = 0.0,
 ) -> MachineReport | None:
     """Compile `module`, in place, and run it on `arguments`, host arrays that are written in place.

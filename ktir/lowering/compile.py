@@ -22,10 +22,11 @@ from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.files import ALLOCATED, TARGET
 from ktir.passes.flat.integers.integer_proof import RANGES
-from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.passes.ktir_to_allocated import ToAllocated, Way
 from ktir.passes.layouts.host_tensors import launch_hosts
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
+from ktir.passes.tiling.tile_hints import OnlineSoftmax
 from ktir.pipeline import Pass, Step, run_pipeline
 from ktir.target import DATASHEET, DL16, Target, held
 
@@ -65,7 +66,7 @@ def _verified(module: ir.Module) -> Iterator[None]:
         raise wrong
 
 
-def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: str = "auto") -> str:
+def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: OnlineSoftmax = "auto") -> str:
     """Pipeline text from the logical to the allocated level; `verify` checks the level after each stage."""
     return ToAllocated(cores=cores, verify=verify, online_softmax=online_softmax).text()
 
@@ -75,10 +76,10 @@ def compile_logical(
     *,
     cores: int | None = None,
     observe: Callable[[str, ir.Module], None] | None = None,
-    online_softmax: str = "auto",
+    online_softmax: OnlineSoftmax = "auto",
     target: Target | None = None,
     numbers: Sequence[str] = (),
-    way: str = "pin",
+    way: Way = "pin",
     tolerance: float = 0.0,
 ) -> dict[str, bytes]:
     """Compile a module, in place, to the files of a package, from the level that it is at: logical, or any further down, which is verified.

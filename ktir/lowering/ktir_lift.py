@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from ktir.analysis.calls import functions_of
 from ktir.cost.program import kernel_work
@@ -12,7 +12,7 @@ from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir, is_a, linalg, operations
-from ktir.passes.ktir_to_allocated import LIFT, ToAllocated
+from ktir.passes.ktir_to_allocated import LIFT, ToAllocated, Way
 from ktir.passes.lifting.whole_program import Lifted, lift
 from ktir.passes.pinning.ktir_pin import PinPass, is_by_hand, refuse_other_shapes
 from ktir.pipeline import AtLeast, Pass, run_pipeline
@@ -42,7 +42,7 @@ class LiftPass(Pass):
     tolerance: ClassVar[float] = 2.0**-9  # what the passes below may make of a sum: parts, other orders, an online softmax
     numbers: tuple[str, ...] = ()
     """What arguments are that are no memory, as in `n=57` or, by position, `3=57`."""
-    way: Literal["auto", "lift", "pin"] = "pin"
+    way: Way = "pin"
     within: Annotated[float, AtLeast(0)] = 0.0
     target: str = ""
     cores: int | None = None

@@ -14,10 +14,15 @@ from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.pinning.ktir_pin import PinPass
 from ktir.passes.planning.plan_search import STEPS
+from ktir.passes.tiling.tile_hints import OnlineSoftmax
 from ktir.pipeline import AtLeast, MlirPass, NamedPipeline, Pass, Pipeline, steps_of
 
 LIFT = "ktir-lift"
 """The pass that decides between the two ways of a kernel by hand; it prices both, so it stands above all other passes."""
+
+
+Way = Literal["auto", "lift", "pin"]
+"""What is made of a kernel by hand."""
 
 
 class Stage(NamedTuple):
@@ -67,7 +72,7 @@ class ToAllocated(NamedPipeline):
     name: ClassVar[str] = "ktir-to-allocated"
     description: ClassVar[str] = "to the allocated level: all stages in order, verified after each"
     numbers: tuple[str, ...] = ()
-    way: Literal["auto", "lift", "pin"] = "pin"
+    way: Way = "pin"
     within: Annotated[float, AtLeast(0)] = 0.0
     target: str = ""
     cores: int | None = None
@@ -75,7 +80,7 @@ class ToAllocated(NamedPipeline):
     work_div: str = ""
     steps: Annotated[int, AtLeast(0)] = STEPS
     rows: Annotated[int, AtLeast(0)] = 0
-    online_softmax: Literal["auto", "always", "never"] = "auto"
+    online_softmax: OnlineSoftmax = "auto"
     num_tiles: str = ""
     reuse: bool = False
     resident: bool = True

@@ -195,7 +195,8 @@ class Driver:
     def _run_staged(self, module: ir.Module, call: Arguments) -> MachineReport | None:
         from ktir.checking.staged import run_at_stage
 
-        values, way, tolerance = self.line.values, self.line.values.get("way", "pin"), self.line.real("tolerance", 0.0)
+        values, tolerance = self.line.values, self.line.real("tolerance", 0.0)
+        way: Any = values.get("way", "pin")
         engine, cores, options = "spyre" if values.get("engine") == "spyre" else "ktir", self.line.number("cores"), config.current()
         stage, target = values.get("stage", "logical"), values.get("target")
         if target is not None or NAME not in module.operation.attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
@@ -28,7 +28,7 @@ from ktir.passes.residence.resident_candidates import ENTRY_BYTES, Candidates, m
 from ktir.passes.residence.resident_choice import Candidate, choose
 from ktir.passes.residence.unused_arguments import drop_arguments
 from ktir.passes.tiling.tile_facts import facts_of
-from ktir.passes.tiling.tile_hints import Wishes, decide
+from ktir.passes.tiling.tile_hints import OnlineSoftmax, Wishes, decide
 from ktir.pipeline import AtLeast, Pass
 from ktir.target import LANES, Target
 
@@ -50,7 +50,7 @@ class KeepResidentPass(Pass):
     rows: Annotated[int, AtLeast(0)] = 0
     target: str = ""
     lx_bytes: int | None = None
-    online_softmax: Literal["auto", "always", "never"] = "auto"
+    online_softmax: OnlineSoftmax = "auto"
     num_tiles: str = ""
     resident: bool = True  # false: everything between kernels goes through global memory
     exchange: bool = True  # false: so does what kernels divide in different ways

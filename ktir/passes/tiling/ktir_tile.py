@@ -8,14 +8,14 @@ decided for it (`tile_plan`, `online_plan`, `tile_hints`) is data; `tile_writer`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
 from ktir.passes.tiling.tile_facts import facts_of
-from ktir.passes.tiling.tile_hints import Wishes, decide
+from ktir.passes.tiling.tile_hints import OnlineSoftmax, Wishes, decide
 from ktir.passes.tiling.tile_writer import TOLERANCE, write
 from ktir.pipeline import AtLeast, Pass
 from ktir.target import Target
@@ -35,9 +35,7 @@ class TilePass(Pass):
     rows: Annotated[int, AtLeast(0)] = 0
     target: str = ""
     lx_bytes: int | None = None
-    online_softmax: Literal["auto", "always", "never"] = (
-        "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
-    )
+    online_softmax: OnlineSoftmax = "auto"  # softmax over blocks of keys: auto (where it is cheaper or needed), always, never
     num_tiles: str = ""  # blocks that a core's rows are cut into, as in `m=4`; else as a `ktir.hint` of num_tiles_per_dim says
 
     def run(self, module: ir.Module) -> None:

@@ -7,7 +7,7 @@ just that, and refused otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ktir import hints
 from ktir.analysis.attributes.residents import room_of
@@ -18,12 +18,15 @@ from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import TilePlan, even
 from ktir.target import LANES, Target
 
+OnlineSoftmax = Literal["auto", "always", "never"]
+"""When a softmax runs over blocks of keys: where that is cheaper or needed, always, or never."""
+
 
 class Wishes(NamedTuple):
     """Rows of a block (0: any), when a softmax runs over blocks of keys, and tiles per loop as in `m=4` (else: as a `ktir.hint` says)."""
 
     rows: int
-    online_softmax: str
+    online_softmax: OnlineSoftmax
     num_tiles: str
 
     @property

@@ -19,11 +19,12 @@ from ktir.isa.units import Unit
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.passes.tiling.tile_hints import OnlineSoftmax
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 
 
-def levels(form: Form, *, cores: int = 32, online: str = "always", seed: int = 0) -> list[LevelResult]:
+def levels(form: Form, *, cores: int = 32, online: OnlineSoftmax = "always", seed: int = 0) -> list[LevelResult]:
     """All levels and both modes of the machine; the last values are held against float64."""
     program = attention(form)
     given_ = arrays(form, program, seed)
