@@ -30,24 +30,35 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options. Of type `Literal`, an option is one
-    of several words; ValueError for another one, and for a number that is not `AtLeast` what its type says.
+class _Optioned:
+    """What has a name in pipeline text, and options, its fields. Of type `Literal`, an option is one of several words; ValueError for
+    another one, and for a number that is not `AtLeast` what its type says."""
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        _check_options(self)
+
+    def __str__(self) -> str:
+        """Pipeline text: the name and the options that differ from their defaults."""
+        changed = options_of(self).values()
+        return self.name + (f"{{{' '.join(changed)}}}" if changed else "")
+
+
+@dataclass(frozen=True)
+class Pass(_Optioned):
+    """Base of our passes. A pass is a frozen dataclass: its fields, all with defaults, are its options.
 
     `tolerance` is the relative difference that the pass may make in a sum of floats, besides that of another order (0: same bits), or,
     with `rounds_terms`, in each of its terms; `allowed` what it may have made in a module.
     `run` changes the module in place and raises KtirError for a program that it refuses.
     """
 
-    name: ClassVar[str] = ""
-    description: ClassVar[str] = ""
     tolerance: ClassVar[float] = 0.0
     rounds_terms: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     """Whether the pass only looks: the module stays as it is."""
-
-    def __post_init__(self) -> None:
-        _check_options(self)
 
     def run(self, module: ir.Module) -> None:
         """Transforms `module`."""
@@ -67,20 +78,10 @@ class Pass:
         """Adds to a statistic, shown by `--mlir-pass-statistics`; `what` is worded as `calls-inlined`."""
         count(self.name, what, number)
 
-    def __str__(self) -> str:
-        """Pipeline text: the name and the options that differ from their defaults."""
-        return _text_of(self)
-
 
 @dataclass(frozen=True)
-class NamedPipeline:
+class NamedPipeline(_Optioned):
     """Base of pipelines that have a name: in pipeline text the name stands for the passes of `text()`. Fields are options, as of a pass."""
-
-    name: ClassVar[str] = ""
-    description: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        _check_options(self)
 
     def text(self) -> str:
         """Pipeline text of the passes that the name stands for."""
@@ -89,10 +90,6 @@ class NamedPipeline:
     def passes_over(self, item: "Pass | MlirPass", module: ir.Module) -> bool:
         """Whether one of its passes has nothing to do on `module`, as it is when the pass's turn comes."""
         return False
-
-    def __str__(self) -> str:
-        """The name and the options that differ from their defaults."""
-        return _text_of(self)
 
 
 @dataclass(frozen=True)
@@ -295,11 +292,6 @@ def is_of_mlir(name: str) -> bool:
     return True
 
 
-def known_passes() -> list[str]:
-    """Names of our passes, of those of plugins, and of those that installed packages offer."""
-    return [*registry.pass_modules(), *registry.plugin_names(), *registry.entries("ktir.passes")]
-
-
 def check_pipeline(pipeline: Pipeline, context: ir.Context) -> None:
     """Raises KtirError if MLIR does not know one of the passes, or not there, or not with these options."""
     for step in pipeline:
@@ -397,7 +389,7 @@ class _Reader:
                         inside = (Step(item),)
                     steps += [dataclasses.replace(s, anchors=(*anchors, *s.anchors)) for s in inside]
                 elif not is_of_mlir(name):
-                    raise self.fail(f"'{name}' {_UNKNOWN} or pass pipeline{close_to(name, known_passes())}", match.start(1))
+                    raise self.fail(f"'{name}' {_UNKNOWN} or pass pipeline{close_to(name, registry.known_passes())}", match.start(1))
                 else:
                     steps.append(Step(MlirPass(name + (f"{{{options}}}" if options else "")), anchors))
             if self._take(","):
@@ -446,12 +438,12 @@ class _Reader:
 
 
 @cache
-def _option_types(cls: type[Pass | NamedPipeline]) -> dict[str, Any]:
+def _option_types(cls: type[_Optioned]) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 
-def _check_options(item: Pass | NamedPipeline) -> None:
+def _check_options(item: _Optioned) -> None:
     for name, hint in _option_types(type(item)).items():
         value, option = getattr(item, name), f"option '{name.replace('_', '-')}'"
         if get_origin(hint) is Literal and value not in get_args(hint):
@@ -485,15 +477,10 @@ def _option_value(hint: Any, text: str | None) -> Any:
     return text
 
 
-def options_of(item: Pass | NamedPipeline) -> dict[str, str]:
+def options_of(item: _Optioned) -> dict[str, str]:
     """The options that differ from their defaults, as text, by the name of the field."""
     changed = [f for f in dataclasses.fields(item) if getattr(item, f.name) != _default(f)]
     return {f.name: f"{f.name.replace('_', '-')}={_option_text(getattr(item, f.name))}" for f in changed}
-
-
-def _text_of(item: Pass | NamedPipeline) -> str:
-    changed = options_of(item).values()
-    return item.name + (f"{{{' '.join(changed)}}}" if changed else "")
 
 
 def _option_text(value: Any) -> str:

@@ -180,3 +180,8 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise KtirError(f"plugin '{name}' cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def known_passes() -> list[str]:
+    """Names of our passes, of those of plugins, and of those that installed packages offer."""
+    return [*pass_modules(), *plugin_names(), *entries("ktir.passes")]

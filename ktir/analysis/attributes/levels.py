@@ -6,8 +6,8 @@ from math import prod
 
 from ktir.analysis.attributes.broken import refuse
 from ktir.analysis.attributes.function_attributes import unsaid
+from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.attributes.verify import check_attributes
-from ktir.analysis.calls import calls_of, planned
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import MADE_BY, NAME, Level
 from ktir.mlir import arith, func, ir, is_a
@@ -30,8 +30,15 @@ def require_level(module: ir.Module, name: str, level: Level, *, kernels: bool |
         raise KtirError(f"'{name}' expects a module at level '{level}', but got {got}{way}", where)
     if not level.of_host:
         refuse(fault for op in module.body.operations if isinstance(op, func.FuncOp) for fault in unsaid(op.operation))
-    if kernels is not None and formed != kernels and any(not calls_of(f) for f in planned(module)):
+    if kernels is not None and formed != kernels and any(map(_computes, module.body.operations)):
         raise KtirError(f"'{name}' expects a module {'with' if kernels else 'without'} kernels; ktir-form-kernels makes them", where)
+
+
+def _computes(op: ir.OpView) -> bool:
+    """Whether it is a function that the compiler makes a kernel of, or several: no author's, and none that only calls others."""
+    if not isinstance(op, func.FuncOp) or not op.regions[0].blocks or is_authors(op):
+        return False
+    return not any(is_a(o, func.CallOp) for o in op.regions[0].blocks[0].operations)
 
 
 def has_kernels(module: ir.Module) -> bool:

@@ -13,7 +13,6 @@ from ktir.pipeline import (
     Pipeline,
     Step,
     is_of_mlir,
-    known_passes,
     nested_as_needed,
     options_of,
     parse_pipeline,
@@ -43,7 +42,7 @@ def pipeline_of(line: CommandLine) -> Pipeline:
             steps.append(nested_as_needed(step, ir.Context.current))
         except KtirError as error:
             if "does not refer to a registered pass" in error.message:
-                near = close_to(name, (*known_passes(), *(flag.name for flag in FLAGS)))
+                near = close_to(name, (*registry.known_passes(), *(flag.name for flag in FLAGS)))
                 raise UsageError(f"unknown command line argument '--{name}'{near}; try 'ktir-opt --help'") from None
             raise
     return Pipeline(tuple(steps), tuple(named))
@@ -74,12 +73,12 @@ def check_shown(line: CommandLine, pipeline: Pipeline, context: ir.Context) -> N
     """Raises UsageError where passes are to be shown that nobody knows; such as are known and do not run are nothing to show."""
     for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
         for name in line.list(flag):
-            if name in (own := [step.name for step in pipeline]) or name in known_passes():
+            if name in (own := [step.name for step in pipeline]) or name in registry.known_passes():
                 continue
             try:
                 nested_as_needed(Step(MlirPass(name)), context)
             except KtirError:
-                near = close_to(name, (*own, *known_passes()))
+                near = close_to(name, (*own, *registry.known_passes()))
                 raise UsageError(f"'--{flag}={name}': there is no pass of that name{near}; try 'ktir-opt --list-passes'") from None
 
 
