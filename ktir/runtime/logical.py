@@ -28,7 +28,7 @@ NOTICE = "notice.json"
 """What a user is told when the program is loaded, see `ktir.lowering.inductor.running.faults`; may be missing."""
 FILES = (PROGRAM, ARGUMENTS, NOTICE)
 _VERSION = 1
-_CARRIERS = {
+CARRIERS = {
     "bfloat16": "uint16",
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
@@ -124,8 +124,8 @@ def _array(argument: Argument, tensor: Any, *, write: bool) -> NDArray[Any]:
     if tensor.device.type != "cpu":
         raise KtirError(f"argument '{argument.name}' expects a tensor on the host, but got one on device '{tensor.device}'")
     tensor = tensor.detach()
-    if dtype in _CARRIERS:
-        tensor = tensor.view(getattr(sys.modules["torch"], _CARRIERS[dtype]))
+    if dtype in CARRIERS:
+        tensor = tensor.view(getattr(sys.modules["torch"], CARRIERS[dtype]))
     return tensor.numpy()
 
 
@@ -136,7 +136,7 @@ def _of_card(argument: Argument, tensor: DeviceTensor, *, write: bool) -> NDArra
     tensor.allocation.card.record("D2H", array.nbytes, wait=True)
     if write:
         tensor.allocation.card.record("H2D", array.nbytes)
-    carrier = _CARRIERS.get(argument.dtype)
+    carrier = CARRIERS.get(argument.dtype)
     return array.view(carrier) if carrier else array
 
 

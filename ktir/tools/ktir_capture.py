@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktir import config
 from ktir.tools.shared.script import on_model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,14 +36,30 @@ def main(arguments: list[str] | None = None) -> int:
     def run(model: Any, *inputs: Any) -> None:
         from ktir.lowering.inductor.capture import capture
 
+        values: dict[str, NDArray[Any]] = {}
         with config.patch(**({"fallback": options.fallback} if options.fallback else {})):
-            text = capture(model, *inputs, stage=options.stage, debuginfo=options.debuginfo)
+            text = capture(model, *inputs, stage=options.stage, debuginfo=options.debuginfo, constants=values)
         if options.output:
             options.output.write_text(text)
         else:
             sys.stdout.write(text)
+        if values:
+            print(_kept(values, options.output), file=sys.stderr)
 
     return on_model("ktir-capture", options.target, options.output, run)
+
+
+def _kept(values: dict[str, NDArray[Any]], output: Path | None) -> str:
+    """Write the values of arguments that are the model's own beside the text; what is said of them."""
+    import numpy as np
+
+    said = f"ktir-capture: note: the program has arguments whose values are the model's own: {', '.join(values)}"
+    if output is None:
+        return f"{said}; with -o they are written, too"
+    archive = output.with_suffix(".constants.npz")
+    saved: dict[str, Any] = dict(values)
+    np.savez(archive, **saved)
+    return f"{said}; they are in {archive}: " + " ".join(f"--arg {name}=@{archive}:{name}" for name in values)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import fx
 from torch._dynamo.exc import Unsupported
 
 from ktir.diagnostics import Diagnostic, KtirError, close_to
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
-from ktir.lowering.inductor.nodes import lowered_now
+from ktir.lowering.inductor.nodes import constants_now, lowered_now
 from ktir.lowering.inductor.running.fallback import chain
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.lowering.region_to_ktir.translate import translate
+from ktir.runtime.logical import CARRIERS
 
 REGION, LOGICAL, ASSEMBLY = "region", "logical", "assembly"
 SEPARATOR = "// -----\n"
@@ -34,10 +37,13 @@ def stages() -> tuple[str, ...]:
     return (REGION, *KTIR_LEVELS, *(s.name for s in STAGES), ASSEMBLY)
 
 
-def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], None] | None = None) -> list[Region]:
+def capture_regions(
+    model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], None] | None = None, constants: dict[str, torch.Tensor] | None = None
+) -> list[Region]:
     """The programs of `model(*inputs)` as data, in order: one, or several where calls on the host or collectives lie between them.
 
-    seen: is given each graph of ATen that programs are made of.
+    seen: is given each graph of ATen that programs are made of. constants: takes the values of arguments that no caller of the model
+    gives, by name: tensors that the model makes of numbers alone.
 
     Raises Unsupported and KtirError as they are. Resets Dynamo, so that nothing compiled before is taken for this model.
     """
@@ -52,6 +58,8 @@ def capture_regions(model: Any, *inputs: Any, seen: Callable[[fx.GraphModule], N
         if seen is not None and graph is not None and graph not in graphs:
             graphs.append(graph)
             seen(graph)
+        if constants is not None:
+            constants.update(constants_now(region.arguments))
         key = f"{len(taken):064x}"
         taken[key] = region
         return key
@@ -103,8 +111,13 @@ def capture_region(model: Any, *inputs: Any) -> Region:
     return found[0]
 
 
-def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: bool = False) -> str:
+def capture(
+    model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: bool = False, constants: dict[str, NDArray[Any]] | None = None
+) -> str:
     """The text of `model(*example_inputs)` at a stage; `debuginfo` adds the source locations.
+
+    constants: takes the values of arguments that are none of the model's inputs, by name. A program has such for tensors that the model
+    makes of numbers alone, as the places of a roll; types that NumPy lacks are held as bits. Without it, a warning names them.
 
     model: a function or module of PyTorch; nothing is run. stage: see `stages`; a level is taken after its last pass. A graph of several
     programs gives their texts with `// -----` between them. Raises Unsupported for what has no form in KTIR where `config.fallback` is
@@ -112,7 +125,22 @@ def capture(model: Any, *example_inputs: Any, stage: str = LOGICAL, debuginfo: b
     """
     if stage not in stages():
         raise KtirError(f"unknown stage '{stage}'; the stages are {', '.join(stages())}{close_to(stage, stages())}")
-    return SEPARATOR.join(_text(region, stage, debuginfo) for region in capture_regions(model, *example_inputs))
+    values: dict[str, torch.Tensor] = {}
+    regions = capture_regions(model, *example_inputs, constants=values)
+    if constants is not None:
+        constants.update({name: _bits(value) for name, value in values.items()})
+    elif values:
+        names = ", ".join(f"'{name}'" for name in values)
+        warnings.warn(
+            f"the program has arguments whose values are the model's own: {names}; capture(..., constants=...) takes them", stacklevel=2
+        )
+    return SEPARATOR.join(_text(region, stage, debuginfo) for region in regions)
+
+
+def _bits(value: torch.Tensor) -> NDArray[Any]:
+    """A tensor as an array, of a type that NumPy has."""
+    wanted = CARRIERS.get(str(value.dtype).removeprefix("torch."))
+    return (value.detach() if wanted is None else value.detach().view(getattr(torch, wanted))).cpu().numpy()
 
 
 def _text(region: Region, stage: str, debuginfo: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,6 +53,11 @@ def lowered_now() -> torch.fx.GraphModule | None:
     """The graph of ATen that Inductor lowers at this moment."""
     graph = V.graph.module
     return graph if isinstance(graph, torch.fx.GraphModule) else None
+
+
+def constants_now(names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Of these arguments of a program, those that the graph which Inductor lowers at this moment has values for: nobody gives them."""
+    return {name: V.graph.constants[name] for name in names if name in V.graph.constants}
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -182,3 +183,27 @@ def test_wrong_calls(
     assert (found, out) == (status, "")
     assert re.search(message, err), err
     assert "Traceback" not in err
+
+
+def rolled(x: torch.Tensor) -> torch.Tensor:
+    return torch.roll(x, 3, 1) * torch.tensor([[2.0], [3.0], [5.0]], dtype=torch.bfloat16)
+
+
+def test_values_of_the_model_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments that nobody gives have values, which go with the text."""
+    x = torch.arange(15, dtype=torch.bfloat16).reshape(3, 5)
+    found: dict[str, Any] = {}
+    text = ktir.capture(rolled, x, constants=found)
+    arguments = re.findall(r'ktir.name = "(\w+)"', text)
+    assert set(arguments) == {"arg0_1", "buf0", *found}
+    given = {"arg0_1": x.view(torch.uint16).numpy(), "buf0": np.zeros((3, 5), np.uint16)} | found
+    ktir.execute(text, None, given)
+    assert torch.equal(torch.from_numpy(given["buf0"]).view(torch.bfloat16), rolled(x))
+    with pytest.warns(UserWarning, match="whose values are the model's own"):
+        ktir.capture(rolled, x)
+    script = tmp_path / "rolls.py"
+    script.write_text("import torch\ndef model():\n    return (lambda x: torch.roll(x, 3, 1)), torch.ones(33, 5)\n")
+    assert ktir_capture.main([f"{script}:model", "-o", str(tmp_path / "rolls.mlir")]) == 0
+    said = capsys.readouterr().err
+    assert "whose values are the model's own: _folded_0; they are in" in said
+    assert np.load(tmp_path / "rolls.constants.npz")["_folded_0"].size == 5
