@@ -18,6 +18,11 @@ def location_text(location: ir.Location) -> str:
     return _place(location) or "<unknown>"
 
 
+def origin_text(location: ir.Location) -> str:
+    """The same, and where there is no position the first `nn.Module` in `location` as `module 'layers.0'`, or `<unknown>`."""
+    return _place(location) or next(_modules(location), "<unknown>")
+
+
 def _place(location: ir.Location) -> str | None:
     """MLIR's 0:0, the module of a file without one, is shown as 1:1."""
     at = position(location)
@@ -25,13 +30,28 @@ def _place(location: ir.Location) -> str | None:
 
 
 def location_names(location: ir.Location) -> list[str]:
-    """The names in `location`, first to last: for an op that comes from PyTorch the nodes of its graph."""
+    """The names in `location`, first to last: for an op that comes from PyTorch the nodes of its graph. A name inside of
+    a name is the module of a node that has no line.
+    """
+    return [str(loc.name_str) for loc in _named(location)]
+
+
+def _named(location: ir.Location) -> Iterator[Any]:
     loc: Any = ir.Location.from_attr(location.attr)
     if isinstance(loc, ir.NameLoc):
-        return [loc.name_str, *location_names(loc.child_loc)]
-    if isinstance(loc, ir.FusedLoc):
-        return [name for child in loc.locations for name in location_names(child)]
-    return []
+        yield loc
+        if not isinstance(ir.Location.from_attr(loc.child_loc.attr), ir.NameLoc):
+            yield from _named(loc.child_loc)
+    elif isinstance(loc, ir.FusedLoc):
+        for child in loc.locations:
+            yield from _named(child)
+
+
+def _modules(location: ir.Location) -> Iterator[str]:
+    for loc in _named(location):
+        inner: Any = ir.Location.from_attr(loc.child_loc.attr)
+        if isinstance(inner, ir.NameLoc):
+            yield f"module '{inner.name_str}'"
 
 
 def nodes_text(location: ir.Location) -> str:

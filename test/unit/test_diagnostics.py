@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktir.diagnostics import Diagnostic, KtirError, collect, location_text, remark, remarks, some_of, verify
+from ktir.diagnostics import Diagnostic, KtirError, collect, location_names, location_text, origin_text, remark, remarks, some_of, verify
 from ktir.mlir import ir
 
 
@@ -17,6 +17,17 @@ def test_location_text() -> None:
     assert location_text(ir.Location.callsite(ir.Location.file("b.py", 1, 2), [file])) == "b.py:1:2"
     assert location_text(ir.Location.unknown()) == "<unknown>"
     assert location_text(ir.Location.name("x")) == "<unknown>"
+
+
+@pytest.mark.usefixtures("mlir")
+def test_a_name_in_a_name_is_a_module() -> None:
+    file = ir.Location.file("a.py", 3, 4)
+    inside = ir.Location.name("relu", ir.Location.name("layers.0"))
+    several = ir.Location.fused([ir.Location.name("mm"), inside, ir.Location.name("exp", ir.Location.name("layers.1"))])
+    assert [origin_text(each) for each in (inside, several)] == ["module 'layers.0'"] * 2
+    assert location_names(several) == ["mm", "relu", "exp"]
+    assert location_text(inside) == origin_text(ir.Location.name("mm")) == "<unknown>"
+    assert origin_text(ir.Location.fused([inside, ir.Location.name("x", file)])) == "a.py:3:4"
 
 
 def test_error_text() -> None:

@@ -20,7 +20,7 @@ from ktir.checking.stream.grid import Grid, number
 from ktir.checking.stream.launch import launch_arguments, program_arguments
 from ktir.checking.stream.scalars import OPENED, half_of
 from ktir.checking.stream.tiles import BYTES, IndirectTile, Tile, on_some_cores, read_indirect, read_tile
-from ktir.diagnostics import location_text, nodes_text, refused
+from ktir.diagnostics import nodes_text, origin_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.structured import Generic
@@ -237,7 +237,7 @@ class _Reader:
         return read_tile(value, self.index)
 
     def _source(self, op: ir.Operation) -> Source:
-        return Source(op.name, location_text(op.location), nodes_text(op.location))
+        return Source(op.name, origin_text(op.location), nodes_text(op.location))
 
     def _whole(self, tile: Tile) -> Footprint:
         """All entries of a tile, in order."""

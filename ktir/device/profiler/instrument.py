@@ -138,7 +138,7 @@ class Report:
             return kernel
         if by == "line":
             file, _, number = source.location.rpartition(":")[0].rpartition(":")
-            return f"{Path(file).name}:{number}" if file else "(no line)"
+            return f"{Path(file).name}:{number}" if file else source.location if source.location.startswith("module") else "(no line)"
         return nodes or source.op or "(no op)"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.calls import functions_of, launches, root_of
 from ktir.arithmetic.numerics import round_to
-from ktir.diagnostics import Unsupported, location_text, nodes_text
+from ktir.diagnostics import Unsupported, location_text, nodes_text, origin_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import target_of
@@ -66,7 +66,7 @@ def lower_program(module: ir.Module) -> Program:
     numbers: dict[Source, int] = {}
 
     def source_id(op: ir.Operation) -> int:
-        source = Source(op.name, location_text(op.location), nodes_text(op.location))
+        source = Source(op.name, origin_text(op.location), nodes_text(op.location))
         if source not in numbers:
             numbers[source] = len(program.sources)
             program.sources.append(source)

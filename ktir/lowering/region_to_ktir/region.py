@@ -51,7 +51,7 @@ class Origin:
     file: str | None = None
     line: int = 0
     module: str = ""
-    """Path of the nn.Module, such as `layers.0.fc1`; empty outside modules."""
+    """Path of the nn.Module, such as `layers.0.fc1`, or its class if it is the whole model; empty outside modules."""
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ def _attributes(buffer: Buffer) -> str:
 
 
 class _Locations:
-    """Location aliases: the FX nodes of each nest, each named at its source line."""
+    """Location aliases: the FX nodes of each nest, each named at its source line, or in its module where it has no line."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -235,12 +235,19 @@ class _Locations:
     def of(self, origins: tuple[Origin, ...], name: str) -> str:
         """What ends a line that comes from these nodes; without any, a line of the nest of this name."""
         if origins not in self._known:
-            places = [f"{json.dumps(o.node)}" + (f"({json.dumps(o.file)}:{o.line}:1)" if o.file else "") for o in origins]
+            places = [f"{json.dumps(o.node)}{self._place(o)}" for o in origins]
             text = f"fused[{', '.join(places)}]" if len(places) > 1 else places[0] if places else json.dumps(name)
             alias = f"#loc{len(self.lines)}"
             self.lines.append(f"{alias} = loc({text})")
             self._known[origins] = f" loc({alias})"
         return self._known[origins]
+
+    @staticmethod
+    def _place(origin: Origin) -> str:
+        """The line of a node, else its module."""
+        if origin.file:
+            return f"({json.dumps(origin.file)}:{origin.line}:1)"
+        return f"({json.dumps(origin.module)})" if origin.module else ""
 
 
 _LOOKUPS = ("embedding", "index", "gather", "scatter", "take")

@@ -13,6 +13,7 @@ from typing import Any
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.reports.counters import counters
 from ktir.emulator.machine.reports.events import arrow, naming, slice_of, sorting
+from ktir.emulator.machine.reports.label import owners
 from ktir.emulator.machine.trace.journal import Journal, Passage, Segment
 from ktir.emulator.machine.trace.trace import KernelStatistics, Trace
 from ktir.isa.program import Program, own_nodes
@@ -36,7 +37,8 @@ def chrome_trace(program: Program, trace: Trace, target: Target) -> dict[str, An
     """The run of a program as a Chrome trace (JSON object format) with Kineto's categories; times in microseconds of the chip's clock.
 
     The slices of a unit follow one another: `work` or `gpu_memcpy`, and `wait` with its cause; their cycles add up to the report's figures.
-    Each has the KTIR op and the source line of its word. trace: of `program` on `target`; one without journals is made again.
+    Each has the KTIR op and the source line of its word; a wait for a token, which stands for no op, those of the word behind it. trace: of
+    `program` on `target`; one without journals is made again.
     """
     kept = trace if trace.journals is not None else control(program, target, checks=False, journal=True)
     drawn = _Drawing(program, kept, target)
@@ -61,6 +63,7 @@ class _Drawing:
         self.trace = trace
         self.target = target
         self.nodes = own_nodes(program.sources)
+        self.owners = [{unit: owners(program, words) for unit, words in k.units.items()} for k in trace.kernels]
         self.us = 1.0 / target.clock_ghz / 1000
         self.left_out = 0
         self.starts = trace.starts
@@ -101,17 +104,17 @@ class _Drawing:
 
     def slices(self) -> Iterator[Event]:
         """What units do, what is on its way to and from memory, and who has the memory channel and the ring."""
-        for _, journal, start in self.kernels:
+        for k, (_, journal, start) in enumerate(self.kernels):
             moved = {(t.unit, t.begin): t.nbytes for t in journal.memory}
             for s in journal.segments:
-                yield self._segment(s, start, moved.get((s.unit, s.begin), 0))
+                yield self._segment(k, s, start, moved.get((s.unit, s.begin), 0))
             for row, traffic in ((MEMORY, journal.memory), (RING, journal.ring)):
                 for t in traffic:
                     yield self._slice(
                         t.unit.name, "channel", CHIP, row, start + t.begin, start + t.end, {"bytes": t.nbytes} if t.nbytes else {}
                     )
-            for k, (unit, x, begin, end) in enumerate(journal.landing):
-                place = {"id": f"{start}.{k}", "pid": _process(unit), "tid": _FIRST_UNIT + int(unit)}
+            for number, (unit, x, begin, end) in enumerate(journal.landing):
+                place = {"id": f"{start}.{number}", "pid": _process(unit), "tid": _FIRST_UNIT + int(unit)}
                 place |= {"cat": "landing", "name": f"{x.op} on its way"}
                 yield {"ph": "b", **place, "ts": round((start + begin) * self.us, 6)}
                 yield {"ph": "e", **place, "ts": round((start + end) * self.us, 6)}
@@ -133,12 +136,12 @@ class _Drawing:
                 for phase, (unit, us) in zip("sf", at, strict=True):
                     yield arrow(phase, number, kind, name, _process(unit), _FIRST_UNIT + int(unit), us)
 
-    def _segment(self, s: Segment, start: int, nbytes: int) -> Event:
+    def _segment(self, kernel: int, s: Segment, start: int, nbytes: int) -> Event:
         """nbytes: over the memory channel, of all cores."""
         x = s.instruction
         arguments: dict[str, Any] = {"cycles": s.end - s.begin}
         if x is not None:
-            source = self.program.source_of(x.word)
+            source = self.owners[kernel][s.unit][x.index]
             told = (("op", source.op), ("source", source.location), ("nodes", self.nodes[source]))
             arguments |= {"word": x.index} | {k: v for k, v in told if v}
         if s.merged > 1:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ktir.emulator.machine.program.decode import Instruction
+from ktir.emulator.machine.reports.label import owners
 from ktir.emulator.machine.reports.occupancy import sticks_of
 from ktir.emulator.machine.trace.journal import Journal, Segment
 from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.instructions import Does
-from ktir.isa.problem import NO_SOURCE
 from ktir.isa.program import Program, Source
 from ktir.isa.units import Unit
 from ktir.target import STICK_BYTES
@@ -68,10 +67,10 @@ def inside(program: Program, trace: Trace, key: Callable[[str, Source], K]) -> d
     found: dict[K, Inside] = {}
     for statistics, decoded, journal in zip(trace.statistics, trace.kernels, trace.journals, strict=True):
         spans: dict[K, list[tuple[int, int]]] = defaultdict(list)
-        owners = {unit: _owners(program, words) for unit, words in decoded.units.items()}
+        own = {unit: owners(program, words) for unit, words in decoded.units.items()}
         for s in sorted((s for s in journal.segments if s.instruction is not None), key=lambda s: s.begin):
             assert s.instruction is not None
-            name = key(statistics.name, owners[s.unit][s.instruction.index])
+            name = key(statistics.name, own[s.unit][s.instruction.index])
             _add(found.setdefault(name, Inside()), s)
             if not s.cause:
                 spans[name].append((s.begin, s.end))
@@ -83,20 +82,6 @@ def inside(program: Program, trace: Trace, key: Callable[[str, Source], K]) -> d
         for t in journal.memory:
             if t.instruction is not None:
                 found[key(statistics.name, program.source_of(t.instruction.word))].moved += t.nbytes
-    return found
-
-
-def _owners(program: Program, words: Sequence[Instruction]) -> dict[int, Source]:
-    """Number of a word -> its source; a word without one, such as a wait, belongs to the next one that has one, else to the one before."""
-    found: dict[int, Source] = {}
-    for order in (reversed(words), words):
-        source = NO_SOURCE
-        for x in order:
-            for each in (*x.streams, x):
-                own = program.source_of(each.word)
-                source = own if own != NO_SOURCE else source
-                if found.get(each.index, NO_SOURCE) == NO_SOURCE:
-                    found[each.index] = source
     return found
 
 

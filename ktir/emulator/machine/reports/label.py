@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ktir.emulator.machine.program.decode import Instruction
 from ktir.isa.instructions import Does
 from ktir.isa.kinds import KINDS
-from ktir.isa.program import Kernel, Program, Word
+from ktir.isa.problem import NO_SOURCE
+from ktir.isa.program import Kernel, Program, Source, Word
 from ktir.isa.units import Unit
 
 _MOST = 4
@@ -44,3 +46,17 @@ def lines(program: Program, kernel: Kernel) -> list[str]:
     found = {program.source_of(w).location for words in kernel.units.values() for w in words}
     places = [text.rsplit(":", 2) for text in found if text.count(":") >= 2]
     return [f"{file}:{line}" for file, line in sorted({(p[0], int(p[1])) for p in places if p[1].isdigit()})]
+
+
+def owners(program: Program, words: Sequence[Instruction]) -> dict[int, Source]:
+    """Number of a word -> its source; a word without one, such as a wait, belongs to the next one that has one, else to the one before."""
+    found: dict[int, Source] = {}
+    for order in (reversed(words), words):
+        source = NO_SOURCE
+        for x in order:
+            for each in (*x.streams, x):
+                own = program.source_of(each.word)
+                source = own if own != NO_SOURCE else source
+                if found.get(each.index, NO_SOURCE) == NO_SOURCE:
+                    found[each.index] = source
+    return found

@@ -27,11 +27,13 @@ def origin(node: fx.Node) -> Origin:
 
 
 def _module(node: fx.Node) -> str:
-    """`layers.0.fc1` out of Dynamo's `L['self'].layers.0.fc1` or `L['self']._modules['layers']...`."""
+    """`layers.0.fc1` out of Dynamo's `L['self'].layers.0.fc1` or `L['self']._modules['layers']...`; the class of the whole model."""
     stack = node.meta.get("nn_module_stack") or {}
-    path = str(next(reversed(list(stack.values())))[0]) if stack else ""
-    path = re.sub(r"\._modules\['([^']+)'\]", r".\1", path)
-    return re.sub(r"^L\['\w+'\]\.?", "", path)
+    if not stack:
+        return ""
+    path, kind = [*stack.values()][-1]
+    path = re.sub(r"\._modules\['([^']+)'\]", r".\1", str(path))
+    return re.sub(r"^L\['\w+'\]\.?", "", path) or getattr(kind, "__name__", str(kind))
 
 
 def source(node: fx.Node) -> str | None:

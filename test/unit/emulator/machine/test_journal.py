@@ -5,10 +5,15 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import pytest
+import torch
 from chrome_traces import check, exact
 from machine_programs import Work, all_cases, matmul
 from random_streams import make
+from torch import nn
 
+import ktir
+from ktir.assembly import parse_module
+from ktir.context import context
 from ktir.emulator.machine import Machine, MachineFinding
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.reports import chrome
@@ -17,6 +22,9 @@ from ktir.emulator.machine.trace import journal
 from ktir.emulator.machine.trace.journal import Segment
 from ktir.isa.problem import ProgramError
 from ktir.isa.units import Unit
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
 from ktir.target import DATASHEET
 
 CASES = all_cases()
@@ -58,6 +66,24 @@ def test_every_cycle_of_a_unit_is_work_or_a_wait(name: str) -> None:
             assert all(a < b for a, b in zip(posts, taken, strict=False)), "a token is taken after it was posted"
         for fifo, pushes in found.pushes.items():
             assert pushes[-1].end == found.pops[fifo][-1].end == report.fifo_entries[fifo]
+
+
+def test_slices_say_which_op_and_where_it_comes_from() -> None:
+    """A wait for a token too, which no op becomes; what has no line is in a module."""
+    models = nn.Sequential(nn.Linear(100, 64), nn.Softmax(-1)).half().eval(), nn.Softmax(-1), lambda x: x.relu()
+    places = set[str]()
+    waits = 0
+    for model in models:
+        with torch.no_grad(), context(), ir.Location.unknown():
+            text = ktir.capture(model, torch.zeros(57, 100, dtype=torch.float16), debuginfo=True)
+            program = read(compile_logical(parse_module(text))).program
+        for e in chrome_trace(program, control(program, DATASHEET, checks=False, journal=True), DATASHEET)["traceEvents"]:
+            if e["ph"] == "X" and e["cat"] in ("work", "gpu_memcpy", "wait"):
+                assert e["args"]["op"]
+                places.add(e["args"]["source"].partition(":")[0])
+                waits += e["name"].startswith("wait: token")
+    assert places == {__file__, "module '0'", "module '1'", "module 'Softmax'"}
+    assert waits
 
 
 @pytest.mark.parametrize("name", NAMES)
