@@ -23,7 +23,7 @@ QUICK := --every 10 $(wildcard test/unit/test_*.py test/unit/checking/test_*.py)
 	tools/test_ktir_run.py $(addprefix lowering/inductor/test_,values.py views.py integers.py refusals.py)) \
 	test/models/test_residency.py test/campaign/test_graphs.py test/campaign/test_functions.py
 
-.PHONY: run test test-quick test-long test-beside test-long-beside lint style types ir bench clean
+.PHONY: run test test-quick test-long test-beside test-long-beside nightly lint style types ir bench clean
 
 run: $(STAMP)
 	$(BIN)/python examples/search.py
@@ -42,6 +42,10 @@ test-quick: $(STAMP)
 	$(LIT)
 	@echo '== 2 of 2: some of the tests (pytest) on all cores, then the slowest of them'
 	$(PYTEST) -m "not long" $(QUICK)
+
+# All levels from operators to the server, in less than three hours, compared with the night before; NIGHTLY are options.
+nightly: $(STAMP)
+	$(BIN)/python test/nightly/run.py $(NIGHTLY)
 
 lint: style types
 

@@ -1,0 +1,99 @@
+"""The levels of a night, from single operators to a server, and how each is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nightly.families import NAMES
+from nightly.history import FAILED, PASSED, Case, Level
+
+ROOT = Path(__file__).parents[2]
+VLLM = ROOT / ".venv-vllm" / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`places` are what pytest runs, or models for `ktir-models`; `minutes` what it may take at most, all of them below three hours."""
+
+    name: str
+    does: str
+    places: tuple[str, ...]
+    minutes: float
+    python: Path = Path(sys.executable)
+
+    @property
+    def is_of_models(self) -> bool:
+        return all(":" in place for place in self.places)
+
+
+PLANS = (
+    Plan("ops", "operators on the device, kernels by hand", ("test/unit/device", "test/unit/library", "test/unit/lang"), 35),
+    Plan("inductor", "graphs of torch.compile", ("test/unit/lowering/inductor",), 40),
+    Plan("modules", "operators and modules of seven families", tuple(f"test/nightly/families.py:{name}" for name in NAMES), 15),
+    Plan("models", "whole models", ("test/models",), 30),
+    Plan("serving", "vLLM on the chip", ("test/serving",), 55, VLLM),
+)
+
+
+def run(plan: Plan, options: Sequence[str] = ()) -> Level:
+    """One level, by a process that is ended when its time is over; `options` go to pytest."""
+    if not plan.python.exists():
+        return Level(0.0, {}, f"{plan.python.name} of {plan.python.parents[1].name} is missing: make vllm")
+    with tempfile.TemporaryDirectory() as folder:
+        log, found = Path(folder) / "log", Path(folder) / "found"
+        if plan.is_of_models:
+            tool = [str(plan.python), "-m", "ktir.tools.pages.ktir_models"]
+            command = [*tool, "run", *plan.places, "-o", str(found), "--timeout", str(60 * plan.minutes // len(plan.places))]
+        else:
+            command = [str(plan.python), "-m", "pytest", "-q", "-p", "nightly.recorder", *plan.places, *options]
+        path = os.pathsep.join(filter(None, (str(ROOT / "test"), str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        start = time.monotonic()
+        ended = _ended(command, log, {"PYTHONPATH": path, "KTIR_NIGHTLY": str(found)}, plan.minutes)
+        cases = (_of_models if plan.is_of_models else _of_pytest)(found)
+        if not ended and not cases:
+            ended = (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing ran"])[-1][:300]
+        return Level(round(time.monotonic() - start, 1), cases, ended)
+
+
+def _ended(command: Sequence[str], log: Path, environment: dict[str, str], minutes: float) -> str:
+    """What kept the process from its end, with all that it started."""
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env={**os.environ, **environment}, start_new_session=True)
+        try:
+            status = process.wait(60 * minutes)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"stopped after {minutes:g} minutes"
+    return "" if status in (0, 1) else f"ended with status {status}"
+
+
+def _of_pytest(found: Path) -> dict[str, Case]:
+    """A test that fails beside its call, before or after it, has failed."""
+    cases: dict[str, Case] = {}
+    for line in found.read_text(encoding="utf-8").splitlines() if found.exists() else ():
+        held = json.loads(line)
+        name = held.pop("case")
+        if name not in cases or held["outcome"] == FAILED:
+            cases[name] = Case(**held)
+    return cases
+
+
+def _of_models(found: Path) -> dict[str, Case]:
+    """Each operator and module of each model; what does not work on the device was computed by the host."""
+    cases: dict[str, Case] = {}
+    for suite in json.loads(found.read_text(encoding="utf-8"))["suites"] if found.exists() else ():
+        name = suite["name"].split(":")[-1]
+        for kind, operation, state in suite["states"]:
+            good = state == "spyre_enabled"
+            cases[f"{name}: {kind} {operation}"] = Case(PASSED if good else FAILED, 0.0, "" if good else state)
+    return cases

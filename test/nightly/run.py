@@ -1,0 +1,65 @@
+"""Run operators, graphs, modules, models and serving, compare with the last night or with a commit, and write a page.
+
+    python test/nightly/run.py [--level NAME ...] [--against COMMIT] [-o FOLDER] [-- options of pytest]
+
+Each night is a file of FOLDER (default: build/nightly), and index.html there is the page of the last one. The levels take less than three
+hours; the table says how many of the cases that apply pass. The status is 1 where something regressed or a level did not come to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from nightly import history, report
+from nightly.levels import PLANS, ROOT, run
+
+
+def _commit() -> str:
+    """The short hash, with a mark where files differ from it."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude", "*"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    names = [plan.name for plan in PLANS]
+    parser.add_argument("--level", metavar="NAME", action="append", choices=names, help=f"of {', '.join(names)}; default: all")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with the last night of this commit (default: with the last night)")
+    parser.add_argument("-o", dest="folder", metavar="FOLDER", type=Path, default=ROOT / "build" / "nightly", help="where nights are kept")
+    given = sys.argv[1:] if arguments is None else arguments
+    cut = given.index("--") if "--" in given else len(given)
+    options, rest = parser.parse_args(given[:cut]), given[cut + 1 :]
+    try:
+        before = history.earlier(options.folder, options.against)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.against and before is None:
+        print(f"{options.folder}: has no night of commit {options.against}", file=sys.stderr)
+        return 2
+    night = history.Night(_commit(), time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()), {})
+    for plan in PLANS:
+        if options.level and plan.name not in options.level:
+            continue
+        level = night.levels[plan.name] = run(plan, rest)
+        of = len(level.cases) - level.count(history.SKIPPED)
+        print(f"{plan.name:10}{level.count(history.PASSED):6} of {of:<6}{level.rate:7.1%}{level.seconds:8.0f} s  {level.ended}", flush=True)
+    history.write(night, options.folder)
+    (options.folder / "index.html").write_text(report.page(night, before), encoding="utf-8")
+    regressed = [change for change in (history.changes(before, night) if before else []) if change.is_regression]
+    for change in regressed:
+        print(f"regressed: {change.level}: {change.case}")
+    print(f"page: {options.folder / 'index.html'}")
+    return int(bool(regressed) or any(level.ended for level in night.levels.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
