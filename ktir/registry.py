@@ -9,6 +9,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 
 import importlib
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktir.diagnostics import KtirError
+from ktir.target import PRESETS, Target
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -60,16 +62,23 @@ _plugins: dict[str, Any] = {}
 """Passes, pipelines and dialects of plugins, by name."""
 
 
+_targets: dict[str, Target] = {}
+"""Targets of plugins, by name."""
+
+
 def add_plugin(module: str) -> None:
-    """Make known the passes, pipelines and dialects of a Python module. Raises KtirError for none, and for a name that is taken."""
+    """Make known the passes, pipelines, dialects and targets of a Python module. Raises KtirError for none, and for a name that is taken."""
     loaded = _module(module)
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
     dialects = _dialects_of(loaded)
     found = [(name, cls) for cls in own if (name := _name_of(cls)) and name not in dialects] + list(dialects.items())
     if nameless := next((cls for cls in own if _is_nameless(cls)), None):
         raise KtirError(f"plugin '{module}': class '{nameless.__name__}' has no 'name'")
-    if not found:
-        raise KtirError(f"plugin '{module}' defines no pass, pipeline or dialect")
+    targets = {value.name: value for value in vars(loaded).values() if isinstance(value, Target) and value not in PRESETS.values()}
+    if not found and not targets:
+        raise KtirError(f"plugin '{module}' defines no pass, pipeline, dialect or target")
+    if taken := next((name for name in targets if name in PRESETS), None):
+        raise KtirError(f"plugin '{module}' defines target '{taken}', but there is one of that name")
     for k, (name, cls) in enumerate(found):
         if name not in dialects and not is_dataclass(cls):
             raise KtirError(
@@ -80,7 +89,13 @@ def add_plugin(module: str) -> None:
         if name in pass_modules() or name in dialect_names() or _plugins.get(name, cls) is not cls:
             raise KtirError(f"plugin '{module}' defines '{name}', but there is one of that name")
     _plugins.update(found)
+    _targets.update(targets)
     pass_class.cache_clear()
+
+
+def plugin_targets() -> Mapping[str, Target]:
+    """Targets that plugins have added so far, by name."""
+    return _targets
 
 
 def plugin_names() -> tuple[str, ...]:

@@ -38,7 +38,7 @@ _TIMES = {"ns": 1.0, "us": 1e3}
 
 
 def find(text: str) -> Target:
-    """The target that `text` names: a preset, a file that ends in `.toml`, or one that an installed package offers.
+    """The target that `text` names: a preset, a file that ends in `.toml`, or one that a plugin or an installed package offers.
 
     Raises KtirError for one that there is not, and for a file that describes none.
     """
@@ -46,9 +46,11 @@ def find(text: str) -> Target:
         return PRESETS[text]
     if text.endswith(SUFFIX):
         return read_file(text)
+    if text in registry.plugin_targets():
+        return checked(registry.plugin_targets()[text], f"target '{text}'")
     offered = registry.entries(GROUP)
     if text not in offered:
-        names = [*PRESETS, *offered]
+        names = [*PRESETS, *registry.plugin_targets(), *offered]
         raise KtirError(f"unknown target '{text}'{close_to(text, names)} (targets: {', '.join(names)}, or a file that ends in {SUFFIX})")
     found = registry.load_entry(GROUP, text)
     target = read_file(str(found)) if isinstance(found, str | Path) else found

@@ -13,7 +13,7 @@ FLAGS = (
     Flag("warn-deprecated", "warn of old spellings"),
     Flag("no-implicit-module", "expect one op at the top and print it without a module around it"),
     Flag("target", "the machine to compile for: datasheet, fitted, a file that describes one (.toml), or one of a plugin", "name"),
-    Flag("load-pass-plugin", "a Python module whose passes, dialects and pipelines are known then", "module", repeated=True),
+    Flag("load-pass-plugin", "a Python module whose passes, dialects, pipelines and targets are known then", "module", repeated=True),
     Flag("verify-each", "verify after each pass; default: true"),
     Flag("verify-roundtrip", "check that the printed text, pretty and generic, and the bytecode read back to the same module"),
     Flag(

@@ -111,7 +111,7 @@ def test_a_module_that_is_loaded(folder: Path) -> None:
         (["--toy-broken"], "entry point 'toy-broken' of package 'toy-ktir' in 'ktir.passes' cannot be loaded: ModuleNotFoundError"),
         (["--target=toy-chp"], "unknown target 'toy-chp'; did you mean 'toy-chip'?"),
         (["--load-pass-plugin=toy_ktir.nowhere"], "plugin 'toy_ktir.nowhere' cannot be loaded: ModuleNotFoundError"),
-        (["--load-pass-plugin=toy_ktir"], "plugin 'toy_ktir' defines no pass, pipeline or dialect"),
+        (["--load-pass-plugin=toy_ktir"], "plugin 'toy_ktir' defines no pass, pipeline, dialect or target"),
     ],
 )
 def test_refused(folder: Path, arguments: list[str], message: str) -> None:
