@@ -67,7 +67,7 @@ _targets: dict[str, Target] = {}
 
 
 def add_plugin(module: str) -> None:
-    """Make known what a Python module has for ktir: passes, pipelines, dialects, targets. KtirError for none, and for a name that is taken."""
+    """Make known what a Python module has: passes, pipelines, dialects, targets. KtirError for none, and for a name that is taken."""
     loaded = _module(module)
     own = [value for value in vars(loaded).values() if isinstance(value, type) and value.__module__ == loaded.__name__]
     dialects = _dialects_of(loaded)
