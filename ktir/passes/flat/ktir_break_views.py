@@ -6,8 +6,8 @@ integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of 
 scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read pairs of bytes
 (`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
 (`integers`), element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are
-too (`concatenations`), what all readers of a matmul begin with is computed once (`shared`), what moves elements becomes memory
-(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
+too (`concatenations`), what all readers of a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`),
+what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ktir.passes.flat.integers.small_floats import small_floats_as_f16
 from ktir.passes.flat.long_rows import long_rows_in_parts
 from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
+from ktir.passes.flat.loops.merge import merge_rows
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
 from ktir.passes.flat.memory.indirect import indices_apart
@@ -94,6 +95,7 @@ class BreakViewsPass(Pass):
                 split_loops(function)
                 split_at_concatenations(function)
                 compute_once(function)
+                merge_rows(function)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 constant_matrices_to_memory(function, arguments)
