@@ -7,7 +7,8 @@ scans and foreign reductions become reductions (`decompose`), coordinates operan
 (`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
 (`integers`), element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are
 too (`concatenations`), what all readers of a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`),
-what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
+what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the
+rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows of a matmul that are several loops, as batch and position, become one between two matmuls where nothing needs them apart.
 
-A matmul of one row axis is cut into blocks of any rows and dealt out as a whole; one of 8 x 24 rows takes its weights once for each of the
-eight. Some op of a model tells the loops apart, as one that adds positions or takes a mean over them, and so the layouts, which have one
-form of a tensor for all of a program, keep them apart everywhere. What a matmul reads goes through memory or from core to core anyway; either
-form is a view of the other there, so there the forms may change.
+A matmul of one row axis is cut into blocks of any rows and dealt out as a whole; one of 8 x 24 rows takes its weights once for each of
+the eight. Some op of a model tells the loops apart, as one that adds positions or takes a mean over them, and so the layouts, which have
+one form of a tensor for all of a program, keep them apart everywhere. What a matmul reads goes through memory or from core to core anyway;
+either form is a view of the other there, so there the forms may change.
 """
 
 from __future__ import annotations
