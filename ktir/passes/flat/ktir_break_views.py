@@ -96,7 +96,7 @@ class BreakViewsPass(Pass):
                 split_loops(function)
                 split_at_concatenations(function)
                 compute_once(function)
-                merge_rows(function)
+                merge_rows(function, target)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 constant_matrices_to_memory(function, arguments)

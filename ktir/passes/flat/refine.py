@@ -16,7 +16,7 @@ from ktir.dialects.structured import Generic, affine_map, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import collapsed, expanded
-from ktir.passes.flat.memory.windows import Window, groups_of, moved, shape, source
+from ktir.passes.flat.memory.windows import groups_of, shape, shown
 
 
 def split_loops(function: func.FuncOp) -> None:
@@ -66,25 +66,13 @@ def _is_gathered(value: ir.Value) -> bool:
 
 def _repeating_groups(collapse: ir.Operation) -> list[int]:
     """Groups of a collapse that no window shows because it repeats elements in an inner dim."""
-    window = _window(collapse.operands[0])
+    window = shown(collapse.operands[0])
     found = []
     for d, group in enumerate(groups_of(collapse)):
         part = window.pick(group, [window.sizes[i] for i in group])
         if part.strides[-1] == 0 and part.collapse([range(len(group))]) is None:
             found.append(d)
     return found
-
-
-def _window(value: ir.Value) -> Window:
-    """The window that a tensor will be, as far as strides of 0 go: a pool is dense."""
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if is_a(op, ktdp.LoadOp):
-        view = windows.direct_view(op.operands[0].owner.operation)
-        if is_a(view, ktdp.ConstructMemoryViewOp):
-            return windows.window_of_view(view)[1]
-    given = None if op is None else source(op)
-    found = None if op is None or given is None else moved(op, _window(given))
-    return found or Window.dense(shape(value))
 
 
 def _own_accumulators(ops: Sequence[ir.Operation]) -> None:

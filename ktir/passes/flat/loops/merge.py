@@ -11,38 +11,58 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
 
+from ktir.cost.estimate import kernel_start
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, affine_map, element_of, fill, generic
+from ktir.dialects.structured import Generic, affine_map, element_of, fill, generic, loop_extents
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import collapsed, split
-from ktir.passes.flat.memory.windows import shape, source, window_of_view
+from ktir.passes.flat.memory.windows import groups_of, shape, source, window_of_view
+from ktir.target import LANES, Target
 
 Pair = tuple[int, int]
 """Two loops of an op, outer and inner."""
 
 
-def merge_rows(function: func.FuncOp) -> None:
-    """Merge the row loops of the matmuls of `function`, with what comes between these and the next ones."""
+def merge_rows(function: func.FuncOp, target: Target) -> None:
+    """Merge the row loops of the matmuls of `function`, up to the next ones, and of what makes their operands."""
     ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    work = [op for op in ops if is_a(op, linalg.GenericOp) and _pairs(op)]
+    work = [(op, _pairs(op, target)) for op in ops if is_a(op, linalg.GenericOp)]
     gone: list[ir.Operation] = []
     while work:
-        op = work.pop(0)
-        for pair in () if op in gone else _pairs(op):
+        op, pairs = work.pop(0)
+        for pair in () if op in gone else pairs:
             region = _Region(gone)
             if region.take(op, pair):
-                work += [new for new in region.merged() if _pairs(new)]
+                work += [(maker, [loops]) for maker, loops in region.makers()]
+                work += [(new, _pairs(new, target)) for new in region.merged()]
                 break
     for op in reversed(gone):
         op.erase()
+    _fold(function)
 
 
-def _pairs(op: ir.Operation) -> list[Pair]:
-    """Neighbouring row loops of a matmul whose second operand all rows share."""
-    contraction = Generic(op).contraction
-    return [] if contraction is None or contraction.batch else list(pairwise(contraction.rows))
+def _fold(function: func.FuncOp) -> None:
+    """Take away reshapes that another one takes back."""
+    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+        if is_a(op, tensor.CollapseShapeOp):
+            before = op.operands[0].owner.operation if not isinstance(op.operands[0].owner, ir.Block) else None
+            if is_a(before, tensor.ExpandShapeOp) and before.operands[0].type == op.results[0].type and groups_of(before) == groups_of(op):
+                op.results[0].replace_all_uses_with(before.operands[0])
+
+
+def _pairs(op: ir.Operation, target: Target) -> list[Pair]:
+    """Neighbouring row loops of a matmul whose second operand all rows share, where loading that for each position of the outer one takes
+    longer than the launch that another form of a tensor may cost."""
+    g = Generic(op)
+    contraction = g.contraction
+    if contraction is None or contraction.batch:
+        return []
+    extents = loop_extents(op)
+    loads = prod(-(-extents[loop] // LANES) for loop in (*contraction.columns, contraction.reduced[-1])) * target.pt_weight_cycles
+    return [pair for pair in pairwise(contraction.rows) if (extents[pair[0]] - 1) * loads > target.cores * kernel_start(target)]
 
 
 @dataclass
@@ -115,6 +135,16 @@ class _Region:
         found = [(op, (outer, inner)) for op, walk in walks if (outer := walk[dim]) is not None and (inner := walk[dim + 1]) is not None]
         return found if len(found) == len(walks) else None
 
+    def makers(self) -> list[tuple[ir.Operation, Pair]]:
+        """The ops that make what the region reads."""
+        found = []
+        for value, dim in self.dims.items():
+            if not isinstance(value.owner, ir.Block) and value not in self.pairs and _is_computed(op := value.owner.operation):
+                outer, inner = Generic(op).walk(-1)[dim : dim + 2]
+                if outer is not None and inner is not None and op not in self.gone:
+                    found.append((op, (outer, inner)))
+        return found
+
     def merged(self) -> Iterator[ir.Operation]:
         """Write all ops anew; returns the new matmuls."""
         made: dict[ir.Value, ir.Value] = {}
@@ -161,7 +191,8 @@ class _Region:
 
 
 def _is_computed(op: ir.Operation) -> bool:
-    return is_a(op, linalg.GenericOp) and windows.moved_dims(op) is None
+    """Whether an op does more than move elements, as to the windows of a convolution."""
+    return is_a(op, linalg.GenericOp) and bool(Generic(op).body_ops)
 
 
 def _is_read_by_matmul(value: ir.Value) -> bool:
@@ -181,7 +212,8 @@ def _is_one(value: ir.Value, dim: int) -> bool:
     if is_a(op, ktdp.LoadOp):
         view = windows.direct_view(op.operands[0].owner.operation)
         return view is not None and _follows(view, dim)
-    return op is not None and source(op) is not None
+    window = windows.shown(value)
+    return op is not None and source(op) is not None and window.strides[dim] == window.strides[dim + 1] * window.sizes[dim + 1]
 
 
 def _is_stored_as_one(store: ir.Operation, dim: int) -> bool:

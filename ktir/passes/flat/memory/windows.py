@@ -163,3 +163,15 @@ def direct_view(tile: ir.Operation) -> ir.Operation | None:
         return None
     order = ir.AffineMapAttr(tile.attributes["access_tile_order"]).value
     return tile.operands[0].owner if order == ir.AffineMap.get_identity(order.n_dims) else None
+
+
+def shown(value: ir.Value) -> Window:
+    """The window that a tensor will be, as far as strides go: a pool is dense."""
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if is_a(op, ktdp.LoadOp):
+        view = direct_view(op.operands[0].owner.operation)
+        if is_a(view, ktdp.ConstructMemoryViewOp):
+            return window_of_view(view)[1]
+    given = None if op is None else source(op)
+    found = None if op is None or given is None else moved(op, shown(given))
+    return found or Window.dense(shape(value))

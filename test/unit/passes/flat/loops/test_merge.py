@@ -64,7 +64,7 @@ def row_loops(model: Model, given: list[torch.Tensor]) -> list[int]:
 
 
 @pytest.mark.parametrize("model", [feed_forward, pooled, weighted, transposed])
-@pytest.mark.parametrize("sizes", [(2, 5, 70, 96), (3, 4, 128, 200)])
+@pytest.mark.parametrize("sizes", [(9, 3, 300, 310), (12, 2, 256, 320), (2, 5, 70, 96)])
 def test_levels_agree(model: Model, sizes: tuple[int, int, int, int]) -> None:
     given = arguments(*sizes)
     wanted = model(*(t.double() for t in given))
@@ -79,7 +79,12 @@ def test_levels_agree(model: Model, sizes: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize(("model", "loops"), [(feed_forward, [1, 1]), (pooled, [1, 2]), (weighted, [2, 1]), (transposed, [1, 2])])
 def test_matmuls_have_one_row_loop_where_nothing_needs_two(model: Model, loops: list[int]) -> None:
-    assert row_loops(model, arguments(2, 5, 70, 96)) == loops
+    assert row_loops(model, arguments(9, 3, 300, 310)) == loops
+
+
+def test_small_matmuls_keep_their_loops() -> None:
+    """What loading the weights anew takes is less than a launch."""
+    assert row_loops(feed_forward, arguments(2, 5, 70, 96)) == [2, 2]
 
 
 def test_a_batch_takes_what_as_many_rows_take() -> None:
