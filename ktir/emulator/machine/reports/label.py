@@ -49,7 +49,9 @@ def lines(program: Program, kernel: Kernel) -> list[str]:
 
 
 def owners(program: Program, words: Sequence[Instruction]) -> dict[int, Source]:
-    """Number of a word -> its source; a word without one, such as a wait, belongs to the next one that has one, else to the one before."""
+    """Number of a word of a unit -> what it works for: its source. A word without one, such as a wait, belongs to the next one that has one,
+    else to the one before; one that drains sums to the multiplication that made them, though it stands where another op takes them.
+    """
     found: dict[int, Source] = {}
     for order in (reversed(words), words):
         source = NO_SOURCE
@@ -59,4 +61,10 @@ def owners(program: Program, words: Sequence[Instruction]) -> dict[int, Source]:
                 source = own if own != NO_SOURCE else source
                 if found.get(each.index, NO_SOURCE) == NO_SOURCE:
                     found[each.index] = source
+    sums = NO_SOURCE
+    for x in words:
+        if x.does is Does.MULTIPLY:
+            sums = found[x.index]
+        elif x.does is Does.DRAIN and sums != NO_SOURCE:
+            found[x.index] = sums
     return found

@@ -86,6 +86,20 @@ def test_slices_say_which_op_and_where_it_comes_from() -> None:
     assert waits
 
 
+def test_the_array_works_for_multiplications() -> None:
+    """Its sums are drained where the next op takes them, which is no work of that one."""
+    with torch.no_grad(), context(), ir.Location.unknown():
+        model = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).half().eval()
+        text = ktir.capture(model, torch.zeros(5, 64, dtype=torch.float16), debuginfo=True)
+        program = read(compile_logical(parse_module(text))).program
+    trace = chrome_trace(program, control(program, DATASHEET, checks=False, journal=True), DATASHEET)
+    (array,) = (e["tid"] for e in trace["traceEvents"] if e["name"] == "thread_name" and e["args"]["name"] == "PT")
+    work = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] == array and e["cat"] == "work"]
+    assert {e["name"] for e in work} == {"ldw", "mm", "pto"}
+    assert not [e for e in work if "relu" in e["args"]["nodes"]]
+    assert [e for e in trace["traceEvents"] if "relu" in e.get("args", {}).get("nodes", "")]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trace_has_the_figures_of_the_report(name: str) -> None:
     machine = machine_of(name)
