@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", help="the machine: datasheet, fitted, or a .toml file (default: the one that it was compiled for)")
     made.add_argument("--json", action="store_true", help="print the same as JSON")
     made.add_argument("--what-if", metavar="RESOURCE[+..],..", help="cycles if these took no time: all, or of " + ", ".join(_RESOURCES))
+    made.add_argument("--tokens", action="store_true", help="print how many tokens each channel has, too")
     for name, what in _PICTURES.items():
         made.add_argument(f"--{name}", metavar="FILE", type=Path, help=f"draw {what}" + " (.svg, .png, .pdf)" * (name == "roofline"))
     made.add_argument("--layout", metavar="ARGUMENT=FILE", action="append", default=[], help="draw the sticks of an argument")
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         places = roofline(machine.trace, machine.target)
         if not 0 <= options.core < machine.trace.cores:
             raise KtirError(f"--core expects 0 to {machine.trace.cores - 1}, the cores of the program, but got {options.core}")
+        if options.kernel is not None and not (options.division or options.loop):
+            raise KtirError("--kernel says of which kernel a division or loop is drawn, but neither --division nor --loop is given")
         asked = {} if options.what_if is None else _asked(options.what_if)
         changed = {name: machine.bottlenecks.without(*free) for name, free in asked.items()}
         if options.json:
@@ -62,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps(found | ({"what if": changed} if changed else {}), indent=1))
         else:
             print(machine.report)
+            if options.tokens:
+                print("\n".join(["tokens", *(line for kernel in machine.report.kernels for line in kernel.tokens())]))
             print("\n".join([*_bounds(machine), "roofline", *(f"  {place}" for place in places)]))
             if changed:
                 print("\n".join(_what_if(machine, changed)))

@@ -12,7 +12,7 @@ from ktir.isa.resources import Bound, Resource
 from ktir.target import Target
 
 _MOST = 26
-"""Kernels that are named beside the axes; of more, those that take longest."""
+"""Marks that are named beside the axes; of more, those whose kernels take longest."""
 _MOST_BARS = 12
 
 
@@ -33,14 +33,30 @@ def draw(places: Sequence[Roofline], reports: Sequence[KernelReport], bounds: Se
     share = 4.6 / (4.6 + below)
     axes = sheet.axes(0.0, share)
     _roofs(axes, [places[n] for n in inside], target)
-    shown = sorted(sorted(inside, key=lambda n: -reports[n].cycles)[:_MOST], key=lambda n: -places[n].attained)
+    alike = _alike(inside, places, bounds)
+    longest = sorted(alike, key=lambda group: -sum(reports[n].cycles for n in group))[:_MOST]
+    shown = sorted(longest, key=lambda group: -places[group[0]].attained)
     for n in inside:
         axes.plot([places[n].intensity], [places[n].attained], "o", markersize=5, color=colours[bounds[n].resource], zorder=3)
-    _names(axes, [(f"{short(places[n].name, 24)} {places[n].share:.0%}", places[n]) for n in shown], len(inside) - len(shown))
+    _names(axes, [(_words(group, places), places[group[0]]) for group in shown], len(inside) - sum(map(len, shown)))
     if bars:
         words = f"kernels that compute nothing, or read no memory{f': {len(bars)} of {len(beside)}' if len(beside) > len(bars) else ''}"
         _busy(sheet.axes(share + 0.3 / (4.6 + below), 1.0, left=2.2), [reports[n] for n in bars], words)
     return sheet.figure
+
+
+def _alike(inside: Sequence[int], places: Sequence[Roofline], bounds: Sequence[Bound]) -> list[list[int]]:
+    """Kernels whose marks lie on each other, as those of equal layers: to three digits at the same place, and bound alike."""
+    groups: dict[tuple[str, str, Resource], list[int]] = {}
+    for n in inside:
+        groups.setdefault((f"{places[n].intensity:.3g}", f"{places[n].attained:.3g}", bounds[n].resource), []).append(n)
+    return [*groups.values()]
+
+
+def _words(group: Sequence[int], places: Sequence[Roofline]) -> str:
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    first = places[group[0]]
+    return f"{short(first.name, 18 if more else 24)}{more} {first.share:.0%}"
 
 
 def _roofs(axes: Any, inside: Sequence[Roofline], target: Target) -> None:

@@ -29,7 +29,7 @@ def draw(found: Sequence[Life], names: Sequence[str], starts: Sequence[int], tar
     colours = {name: COLOURS[i] for i, (name, _) in enumerate(area.most_common(len(COLOURS)))}
     entries: list[tuple[str, str | None]] = [*colours.items()]
     entries += [("others", GREY)] if len(area) > len(colours) else []
-    entries += kernel_entries(names, np.diff(starts).tolist())
+    entries += kernel_entries(names, np.diff(starts).tolist(), len(entries))
     top = max([(life.last + 1) * STICK_BYTES for life in found], default=0)
     title = f"LX of core {core}: up to {top / 1024:,.1f} KiB, {top / target.lx_planned_bytes:.1%} of what programs may use"
     sheet = Sheet(title, 5.2, entries)

@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ktir.diagnostics import KtirError
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -89,29 +87,38 @@ def ink(colour: Any) -> str:
 def label(axes: Any, x: str = "", y: str = "") -> None:
     """Words at the axes."""
     axes.set_xlabel(x, fontsize=SIZE)
+    if x == "cycles":
+        axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel(y, fontsize=SIZE)
 
 
 def kernels_above(axes: Any, starts: Sequence[int]) -> None:
-    """Lines where kernels begin, and their numbers from 1 above them, where these have room. starts: cycles, with the end of the last
-    one.
+    """Lines where kernels begin, and their numbers from 1 above their middles; where there is no room for all, longer ones come first.
+    starts: cycles, with the end of the last one.
     """
-    ends = np.array(starts, float)
-    width = axes.get_position().width * WIDTH
-    taken = -1.0
-    for number, (begin, end) in enumerate(pairwise(ends.tolist()), 1):
+    end = float(starts[-1])
+    inch = end / (axes.get_position().width * WIDTH)
+    taken: list[tuple[float, float]] = []
+    for begin in starts[:-1]:
         axes.axvline(begin, color="#555555", linewidth=0.5)
-        half = (0.06 + 0.07 * len(str(number))) / 2 * ends[-1] / width
-        middle = (begin + end) / 2
-        if end - begin >= 2 * half and middle - half > taken:
+    for number, (first, last) in sorted(enumerate(pairwise(starts), 1), key=lambda k: (k[1][0] - k[1][1], k[0])):
+        half, middle = (0.06 + 0.07 * len(str(number))) / 2 * inch, (first + last) / 2
+        low, high = middle - half, middle + half
+        if last > first and all(high <= b or e <= low for b, e in taken):
             axes.text(middle, 1.02, str(number), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=SIZE)
-            taken = middle + half
-    axes.set_xlim(0, ends[-1] or 1)
+            taken.append((low, high))
+    axes.set_xlim(0, end or 1)
 
 
-def kernel_entries(names: Sequence[str], cycles: Sequence[int]) -> list[tuple[str, str | None]]:
-    """Kernels by number, for a list."""
-    return [(f"{number}  {name}  {n:,}", None) for number, (name, n) in enumerate(zip(names, cycles, strict=True), 1)]
+def kernel_entries(names: Sequence[str], cycles: Sequence[int], others: int) -> list[tuple[str, str | None]]:
+    """Kernels by number, for a list that has so many other entries; those that take longest, if it has no room for all."""
+    most = max(MOST_LISTED - others, 1)
+    longest = sorted(range(len(names)), key=lambda n: -cycles[n])
+    shown = sorted(longest if len(names) <= most else longest[: most - 1])
+    entries: list[tuple[str, str | None]] = [(f"{n + 1}  {names[n]}  {cycles[n]:,}", None) for n in shown]
+    if len(shown) < len(names):
+        entries.append((f"and {len(names) - len(shown)} shorter ones  {sum(cycles) - sum(cycles[n] for n in shown):,}", None))
+    return entries
 
 
 def save(figure: Any, place: Path) -> None:

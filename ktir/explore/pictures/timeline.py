@@ -57,7 +57,7 @@ def draw(name: str, trace: Trace, target: Target) -> Any:
     title = (
         f"Program '{name}' on {trace.cores} cores, Spyre ({target.name}): {starts[-1]:,} cycles, {target.microseconds(starts[-1]):,.1f} us"
     )
-    sheet = Sheet(title, 0.8 + _ROW * len(rows), entries + kernel_entries(names, cycles))
+    sheet = Sheet(title, 0.8 + _ROW * len(rows), entries + kernel_entries(names, cycles, len(entries)))
     axes = sheet.axes(0.25 / (0.8 + _ROW * len(rows)), left=1.15)
     edges = np.linspace(0, max(starts[-1], 1), _PIECES + 1)
     for number, parts in enumerate(rows.values()):

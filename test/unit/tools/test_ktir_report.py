@@ -102,12 +102,26 @@ def test_bounds_and_what_if(package: Path, capsys: pytest.CaptureFixture[str]) -
     assert max(most.values(), default=0) <= max(measured.values())
 
 
+def test_tokens_are_told_by_channel_where_they_are_asked_for(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (report, *_) = Machine(read(package).program, DATASHEET).report.kernels
+    channel = max(report.channels, key=lambda c: c.posted)
+    row = f"{channel.sender.name} -> {channel.receiver.name}, token {channel.token} {channel.posted} {channel.most}"
+    assert main([str(package)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"tokens: {sum(c.posted for c in report.channels):,} on {len(report.channels)} channels" in text
+    assert row not in text
+    assert main([str(package), "--tokens"]) == 0
+    assert row in " ".join(capsys.readouterr().out.split())
+
+
 def test_wrong_use(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 1
     assert main([str(package), "--core", "77"]) == 1
     assert "--core expects 0 to" in capsys.readouterr().err
     assert main([str(package), "--what-if", "memroy"]) == 1
     assert "but got 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
+    assert main([str(package), "--kernel", "nope"]) == 1
+    assert "neither --division nor --loop is given" in capsys.readouterr().err
     assert main([str(package), "--what-if", ""]) == 1
     assert "--what-if expects all, or some of" in capsys.readouterr().err
     assert main([str(package), "--lx", str(tmp_path / "x.gif")]) == 1

@@ -49,8 +49,8 @@ def lines(program: Program, kernel: Kernel) -> list[str]:
 
 
 def owners(program: Program, words: Sequence[Instruction]) -> dict[int, Source]:
-    """Number of a word of a unit -> what it works for: its source. A word without one, such as a wait, belongs to the next one that has one,
-    else to the one before; one that drains sums to the multiplication that made them, though it stands where another op takes them.
+    """Number of a word of a unit -> what it works for: its source. A word without one, such as a wait, belongs to the next one that has
+    one, else to the one before; one that drains sums to the multiplication that made them, though it stands where another op takes them.
     """
     found: dict[int, Source] = {}
     for order in (reversed(words), words):

@@ -72,6 +72,11 @@ class KernelReport:
         head, *rows = self._units()
         return notebook.titled(f"kernel '{self.name}': {self.cycles:,} cycles, {self.microseconds:.2f} us", notebook.table(head, rows))
 
+    def tokens(self) -> list[str]:
+        """A line per token channel, with a head."""
+        rows = [(f"{c.sender.name} -> {c.receiver.name}, token {c.token}", str(c.posted), str(c.most), "") for c in self.channels]
+        return aligned([(f"kernel '{self.name}'", "tokens", "at most at once", ""), *rows])
+
     def _lines(self) -> list[str]:
         lines = [
             f"kernel '{self.name}': {self.cores} cores, {self.cycles} cycles, {self.microseconds:.2f} us",
@@ -83,8 +88,8 @@ class KernelReport:
         if self.fifo_entries:
             lines.append("  FIFO entries per corelet: " + ", ".join(f"{name} {n}" for name, n in self.fifo_entries.items()))
         if self.channels:
-            parts = (f"{c.sender.name}->{c.receiver.name}.{c.token} {c.posted} (at most {c.most})" for c in self.channels)
-            lines.append("  tokens per queue: " + ", ".join(parts))
+            posted, most = sum(c.posted for c in self.channels), max(c.most for c in self.channels)
+            lines.append(f"  tokens: {posted:,} on {len(self.channels)} channels, of one at most {most} at once")
         if self.dead_writes:
             lines.append(f"  LX sticks written and never read: {self.dead_writes}")
         return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,15 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.memory.transfer import transfer
 from ktir.emulator.machine.reports.occupancy import lives, needed
+from ktir.emulator.machine.reports.report import KernelReport
+from ktir.emulator.machine.reports.roofline import Roofline
 from ktir.explore.pictures import layouts, roofline
 from ktir.explore.pictures.division import parts
 from ktir.explore.pictures.layouts import host_elements
-from ktir.explore.pictures.sheet import MOST_LISTED, Sheet, kernel_entries, save, short
+from ktir.explore.pictures.sheet import MOST_LISTED, Sheet, kernel_entries, kernels_above, save
 from ktir.hints import hint
 from ktir.isa.instructions import Does
+from ktir.isa.resources import Resource, bound_of
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
@@ -130,7 +133,7 @@ def test_every_kernel_of_a_layer(folder: Folder) -> None:
 
 
 def test_words_on_words_are_found() -> None:
-    sheet = Sheet("a title", 2, kernel_entries(["one"], [1]))
+    sheet = Sheet("a title", 2, kernel_entries(["one"], [1], 0))
     check(sheet.figure)
     sheet.figure.text(0.02, 0.92, "on the title", fontsize=8)
     with pytest.raises(AssertionError, match="on the title"):
@@ -144,11 +147,35 @@ def test_the_roofline_has_every_kernel(folder: Folder) -> None:
     exchanges = [k for k in reports if not k.dram_read + k.dram_written]
     assert exchanges, "kernels that use the ring alone"
     words = "\n".join(t.get_text() for t in words_of(made.roofline()))
-    for kernel in reports:
-        assert short(kernel.name, 24) in words
+    assert len(reports) == words.count("kernel") - words.count("kernels") + sum(map(int, re.findall(r"and (\d+) more", words)))
     assert "ring busy" in words
     bound = made.machine.bottlenecks.kernels[0].resource
     assert f"bound by the {bound.title}" in words
+
+
+def test_many_kernels_have_names_and_numbers() -> None:
+    """Of a hundred those that take longest; on the roofline one name for those that lie on each other."""
+    cycles = [4000 if n % 5 == 2 else 300 + n for n in range(101)]
+    entries = kernel_entries([f"kernel{n}" for n in range(101)], cycles, 4)
+    assert len(entries) == MOST_LISTED - 4
+    listed = [int(words.split()[0]) for words, _ in entries[:-1]]
+    assert listed == sorted(listed)
+    assert {n + 1 for n in range(101) if n % 5 == 2} <= {*listed}
+    assert entries[-1][0] == f"and {101 - len(listed)} shorter ones  {sum(cycles) - sum(cycles[n - 1] for n in listed):,}"
+    sheet = Sheet("a title", 2, entries)
+    kernels_above(sheet.axes(0.2), [0, *accumulate(cycles)])
+    check(sheet.figure)
+    numbers = [int(text) for t in words_of(sheet.figure) if (text := t.get_text()).isdigit()]
+    assert len({n for n in numbers if n % 5 == 3}) == 20
+
+    report = KernelReport("", 32, 0, 0.0, (), 0, 0, 0.0, {}, (), 0)
+    bound = bound_of({Resource.MEMORY: 1}, {})
+    places = [Roofline(f"kernel{n}", 100_000 * (1 + n % 3), 10_000, 1.0, 6144.0, 204.8) for n in range(101)]
+    figure = roofline.draw(
+        places, [replace(report, name=p.name, cycles=n) for p, n in zip(places, cycles, strict=True)], [bound] * 101, DATASHEET
+    )
+    check(figure)
+    assert {"kernel0 and 33 more 5%", "kernel1 and 33 more 5%", "kernel2 and 32 more 5%"} <= {t.get_text() for t in words_of(figure)}
 
 
 def test_the_division_is_what_the_machine_does(folder: Folder) -> None:
