@@ -78,8 +78,9 @@ def _empty(like: ir.Value) -> ir.Value:
 def _sum(values: list[ir.Value]) -> ir.Value:
     def body(arguments: list[ir.Value]) -> ir.Value:
         total, *others = arguments[: len(values)]
+        add = arith.AddIOp if isinstance(total.type, ir.IntegerType) else arith.AddFOp
         for other in others:
-            total = arith.AddFOp(total, other).result
+            total = add(total, other).result
         return total
 
     return elementwise(values, _empty(values[0]), body)

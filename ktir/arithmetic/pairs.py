@@ -13,6 +13,8 @@ from ktir.target import BYTES
 
 ELEMENTS: dict[str, str] = {f.pair: f.name for f in BYTES.values()}
 """What 16 bits are -> type of each half of them."""
+INTEGERS = frozenset(f.pair for f in BYTES.values() if f.letter == "i")
+"""Those whose products are added in i32, modulo 2^32."""
 
 
 @lru_cache
@@ -32,6 +34,11 @@ def bits(first: F32, second: F32, element: str) -> NDArray[np.uint16]:
     """The 16 bits of two numbers of a type."""
     low, high = (x.astype(np.int8).view(np.uint8) if element == "i8" else encode(element, x) for x in (first, second))
     return low | high.astype(np.uint16) << np.uint16(8)
+
+
+def integer_sums(a: F32, b: F32, pair: str) -> NDArray[np.int32]:
+    """The product of lanes [.., M, K] and [.., K, N] of pairs of integers, K at most 64; leading axes broadcast."""
+    return np.matmul(*along_k(a, b, pair)).astype(np.int32)  # a sum of 128 products of 2^14 is exact in f32
 
 
 def along_k(a: F32, b: F32, pair: str) -> tuple[F32, F32]:

@@ -47,6 +47,8 @@ SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 """The body of a contraction."""
 SUM_OF_TWO = "vector.reduction"
 """What ends that of a contraction of elements that are two each."""
+INTEGER_PRODUCTS = ["arith.muli", "arith.addi"]
+"""The body of a sum of products of integers."""
 
 
 def _extension(type_: ir.Type) -> str:
@@ -54,15 +56,11 @@ def _extension(type_: ir.Type) -> str:
     return "arith.sitofp" if isinstance(type_, ir.IntegerType) else "arith.extf"
 
 
-def _extension_of(type_: ir.Type) -> str:
-    return _extension(ir.VectorType(type_).element_type if is_two(type_) else type_)
-
-
 def _products_of_two(first: ir.Value, second: ir.Value, so_far: ir.Value) -> ir.Value:
     """The body of a contraction of operands that are two elements each: both products are added."""
     wide = ir.VectorType.get([2], so_far.type)
-    extend = arith.SIToFPOp if _extension_of(first.type) == "arith.sitofp" else arith.ExtFOp
-    both = arith.MulFOp(*(extend(wide, x).result for x in (first, second))).result
+    extend, multiply = (arith.ExtSIOp, arith.MulIOp) if isinstance(so_far.type, ir.IntegerType) else (arith.ExtFOp, arith.MulFOp)
+    both = multiply(*(extend(wide, x).result for x in (first, second))).result
     attributes = {"kind": ir.Attribute.parse("#vector.kind<add>")}
     return ir.Operation.create(SUM_OF_TWO, [so_far.type], [both, so_far], attributes).results[0]
 
@@ -145,11 +143,14 @@ class Generic:
 
     @property
     def contraction(self) -> Contraction | None:
-        """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte; None for
-        everything else."""
+        """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte, or of two inputs
+        of pairs, of integers in i32; None for everything else."""
+        return self.product_loops if self._sums_products() else None
+
+    @property
+    def product_loops(self) -> Contraction | None:
+        """The loops of a reduction of two inputs by what they walk, if they are those of a contraction."""
         if self.is_pointwise or len(self.inputs) != 2:
-            return None
-        if not self._sums_products():
             return None
         a, b, c = (set(self.walk(i)) - {None} for i in range(3))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
@@ -163,13 +164,22 @@ class Generic:
 
     def _sums_products(self) -> bool:
         """Whether the body is that of a contraction."""
+        if len(self.inputs) != 2:
+            return False
         first, second, *_ = self.body.arguments
         body = [o.name for o in self.body_ops]
         if is_two(first.type):
-            return first.type == second.type and body == [_extension_of(first.type)] * 2 + [SUM_OF_PRODUCTS[2], SUM_OF_TWO]
+            whole = isinstance(ir.VectorType(first.type).element_type, ir.IntegerType)
+            widen, multiply = ("arith.extsi", "arith.muli") if whole else ("arith.extf", "arith.mulf")
+            return first.type == second.type and body == [widen, widen, multiply, SUM_OF_TWO]
         if first.type != second.type and not is_byte(second.type):
             return False
         return is_half(first.type) and body == ["arith.extf", _extension(second.type), *SUM_OF_PRODUCTS[2:]]
+
+    @property
+    def is_integer_product(self) -> bool:
+        """Whether it is a matmul of integers of one type."""
+        return self.product_loops is not None and [o.name for o in self.body_ops] == INTEGER_PRODUCTS
 
     @property
     def is_wide_matmul(self) -> bool:

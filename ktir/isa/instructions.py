@@ -266,7 +266,8 @@ OPCODES: dict[str, Opcode] = {
             (Unit.PT,),
             Does.MULTIPLY,
             (Field("rows", "i1", "int", "activation rows"), _FACTOR),
-            "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k, or 128 of pairs, of A*W). Starts from +0 after a PTO.",
+            "Pop rows A[m][k]; accumulator[m][n] += f32(exact sum over the 64 k, or 128 of pairs, of A*W); of i8x2 in i32, modulo 2^32. "
+            "Starts from +0 after a PTO.",
             pops="A",
         ),
         Opcode(
@@ -275,7 +276,7 @@ OPCODES: dict[str, Opcode] = {
             (Unit.PT,),
             Does.DRAIN,
             (),
-            "Push the f32 accumulator rows, as many as the last MM above has, to FIFO P and clear them.",
+            "Push the accumulator rows, f32 or of i8x2 i32, as many as the last MM above has, to FIFO P and clear them.",
             pushes="P",
         ),
         Opcode(

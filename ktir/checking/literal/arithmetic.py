@@ -112,6 +112,16 @@ def factors(lanes: Sequence[Lane], kind: str) -> list[float]:
     return [float(signed(x)) if stem == "i8" else number(x) for x in found]
 
 
+def add_block(so_far: Lane, a: Sequence[float], b: Sequence[float]) -> Lane:
+    """A sum in f32 after one more block of products."""
+    return compute("add", so_far, dot(a, b))
+
+
+def add_integers(so_far: Lane, a: Sequence[float], b: Sequence[float]) -> Lane:
+    """A sum in i32 after one more block of products of integers, modulo 2^32."""
+    return so_far + sum(int(x) * int(y) for x, y in zip(a, b, strict=True)) & 0xFFFFFFFF
+
+
 def dot(a: Sequence[float], b: Sequence[float]) -> Lane:
     """The exact sum of products of f32 numbers, rounded once to f32; a zero is +0."""
     return lane(number(lane(total(list(map(operator.mul, a, b))))) + 0.0)

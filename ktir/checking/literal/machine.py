@@ -218,7 +218,8 @@ class _Unit:
         self.sums = self.sums or [[0] * LANES for _ in range(w["rows"])]
         for row in self.sums:
             a = arithmetic.factors((yield from self._pop("A")), w.get("half", "f16"))
-            row[:] = [arithmetic.compute("add", x, arithmetic.dot(a, column)) for x, column in zip(row, self.weights, strict=True)]
+            add = arithmetic.add_integers if w.get("half") == "i8x2" else arithmetic.add_block
+            row[:] = [add(x, a, column) for x, column in zip(row, self.weights, strict=True)]
 
     def _pto(self, _w: Word) -> Steps:
         for row in self.sums:

@@ -51,7 +51,7 @@ def decompose(function: func.FuncOp) -> None:
         g = Generic(op)
         if g.is_pointwise:
             _fill_of_constant(g)
-        elif isinstance(g.body.arguments[-1].type, ir.IntegerType):
+        elif isinstance(g.body.arguments[-1].type, ir.IntegerType) and not g.is_contraction:
             _integer_reduction(g)
     for op in _ops(function, linalg.GenericOp):
         _loops_apart(op)

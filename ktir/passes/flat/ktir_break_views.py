@@ -2,13 +2,13 @@
 
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
 integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
-(`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), products are taken by halves (`products`), sorts,
-scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read pairs of bytes
-(`byte_products`) or weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32
-(`integers`), element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are
-too (`concatenations`), what all readers of a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`),
-what moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the
-rules of the level (`flat_rules`).
+(`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), matmuls read pairs of bytes (`byte_products`) or
+multiply integers in parts (`integer_products`), products are taken by halves (`products`), sorts, scans and foreign reductions become
+reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte (`byte_weights`), other floats of one byte
+are f16 (`small_floats`) and other integers are i32 (`integers`), element-wise ops run before splits of columns (`splits`), loops are split
+(`refine`), element-wise ops on concatenations are too (`concatenations`), what all readers of a matmul begin with is computed once
+(`shared`), rows between matmuls are one loop (`merge`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices
+(`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class BreakViewsPass(Pass):
                 order_variables(function)
                 indices_apart(function, arguments)
                 long_scans_in_blocks(function)
+                products_of_bytes(function)
                 products_by_halves(function)
                 decompose(function)
                 long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
-                products_of_bytes(function)
                 weights_in_bytes(function)
                 small_floats_as_f16(function)
                 integers_as_i32(function)

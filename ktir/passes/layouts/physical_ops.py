@@ -8,7 +8,7 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, elementwise, fill, generic, padded
+from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, elementwise, fill, generic, padded
 from ktir.layout import Digit, Layout
 from ktir.mlir import ir, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
@@ -114,12 +114,12 @@ class PhysicalOps:
             [k, *b_rows, i] if transposed else [n, *b_rows, j],
             list(range(rows + 2)),
         ]
-        scalar = constant(ir.F32Type.get(), 0.0)
-        empty = tensor.EmptyOp(list(layout.device_size), ir.F32Type.get(), encoding=encoding(layout)).result
+        element = element_of(g.init)
+        empty = tensor.EmptyOp(list(layout.device_size), element, encoding=encoding(layout)).result
 
         iterators = ["parallel"] * (rows + 2) + ["reduction"] * (len(taps) + 2)
         affine = [affine_map(len(iterators), m) for m in maps]
-        value = generic([a.value, b_block], fill(scalar, empty), affine, iterators, g.copy_body, loc=g.op.location)
+        value = generic([a.value, b_block], fill(constant(element, 0), empty), affine, iterators, g.copy_body, loc=g.op.location)
         return Tensor(value, layout, None)
 
     def _blocks(self, b: Tensor, dim: int, blocks: int) -> ir.Value:

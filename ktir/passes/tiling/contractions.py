@@ -165,7 +165,7 @@ def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, fillin
             scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
         return list(loop.results)
 
-    cleared = filled([1, blocks.plan.block_rows, LANES], ir.F32Type.get(), 0.0)
+    cleared = filled([1, blocks.plan.block_rows, LANES], element_of(m.result), 0.0)
     accumulator, *so_far = _along_taps(m, [], [cleared, *filling], along_k)
     return accumulator, so_far
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ktir.arithmetic.pairs import INTEGERS
 from ktir.emulator.machine.checks.state import KernelState, UnitState
 from ktir.emulator.machine.control.kernel_streams import Blocked, Streams
 from ktir.emulator.machine.control.stream import Stream
@@ -23,6 +24,8 @@ class Array:
         """Whether it has weights."""
         self.accumulated = 0
         """Rows of sums that it holds."""
+        self.whole = False
+        """Whether these are in i32."""
 
     def run(self, u: UnitState, x: Instruction) -> Blocked:
         """LDW, MM and PTO. As PUSH and PULL do, PTO enters the trace when it starts, LDW and MM when they end."""
@@ -43,6 +46,7 @@ class Array:
             self.weights = True
         else:
             self.accumulated = 0 if drains else x.count
+            self.whole = not drains and x.word["half"] in INTEGERS
 
     def _check(self, x: Instruction, event: Event) -> None:
         """The accumulator protocol."""
@@ -51,6 +55,8 @@ class Array:
             wrong = "multiplies before any LDW"
         elif x.does is not Does.WEIGHTS and (self.accumulated or x.count) != x.count:
             wrong = f"has {x.count} rows, but the accumulators hold sums of {self.accumulated}"
+        elif x.does is Does.MULTIPLY and self.accumulated and (x.word["half"] in INTEGERS) != self.whole:
+            wrong = f"multiplies {x.word['half']}, but the accumulators hold sums in {'i32' if self.whole else 'f32'}"
         elif x.does is Does.DRAIN and not self.accumulated:
             wrong = "drains, but no MM has run since the last PTO"
         if wrong:

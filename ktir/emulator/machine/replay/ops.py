@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.block_sums import Block
-from ktir.arithmetic.pairs import ELEMENTS, along_k
+from ktir.arithmetic.pairs import ELEMENTS, INTEGERS, along_k, integer_sums
 from ktir.emulator.machine.replay.values import F32, Buffer, Ints, View, runs, together
 from ktir.target import LANES
 
@@ -139,6 +139,8 @@ class Multiply:
         origin = self.right_buffer.origin
         if b.shape[:2] == (1, 1) and a.shape[:2] == (cores, corelets):
             b, sums = b[0, 0], sums.reshape(-1, LANES)
+        if self.half in INTEGERS:
+            return [(_add_integers, (a, b, self.half, sums.view(np.int32), self.first))]
         if self.half in ELEMENTS:
             return [(_add_pairs, (a, b, self.half, sums, self.first))]
         return [(_add_product, (launch, origin, Block(a, b, (self.half, self.half)), sums, self.first))]
@@ -148,6 +150,11 @@ def _add_pairs(a: F32, b: F32, half: str, sums: F32, first: bool) -> None:
     """The same of operands whose lanes hold two bytes each, along K."""
     products = Block(*along_k(a, b, half), (ELEMENTS[half], ELEMENTS[half])).sums()
     np.add(products, np.float32(0) if first else sums, sums)
+
+
+def _add_integers(a: F32, b: F32, half: str, sums: NDArray[np.int32], first: bool) -> None:
+    """The same of integers, in i32."""
+    np.add(integer_sums(a, b, half).reshape(sums.shape), np.int32(0) if first else sums, sums)
 
 
 def _add_product(launch: Launch, origin: int | None, block: Block, sums: F32, first: bool) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
-from ktir.arithmetic.pairs import ELEMENTS, along_k
+from ktir.arithmetic.pairs import ELEMENTS, INTEGERS, along_k, integer_sums
 from ktir.arithmetic.products import matmul_block
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.touch import HALF
@@ -119,9 +120,9 @@ class Step:
                 self.weights[k] = self._queue("W", k).pop(x.count)
             case Does.MULTIPLY:
                 product = _product(self._queue("A", k).pop(x.count), self.weights[k], x.word["half"])
-                self.sums[k] = self.sums.get(k, np.float32(0)) + product
+                self.sums[k] = self.sums[k] + product if k in self.sums else product + product.dtype.type(0)
             case Does.DRAIN:
-                self._queue("P", k).push(self.sums.pop(k))
+                self._queue("P", k).push(self.sums.pop(k).view(np.float32))
             case Does.REPEAT:
                 assert x.body
                 self._rep(e, x.body, k)
@@ -246,6 +247,8 @@ class Step:
         return None if look is None else lambda kind, x: look(e, k, kind, x)
 
 
-def _product(a: F32, b: F32, half: str) -> F32:
-    """A block of what MM multiplies. half: what both operands are."""
+def _product(a: F32, b: F32, half: str) -> NDArray[Any]:
+    """A block of what MM multiplies: f32, or i32 of integers. half: what both operands are."""
+    if half in INTEGERS:
+        return integer_sums(a, b, half)
     return matmul_block(*along_k(a, b, half), (ELEMENTS[half], ELEMENTS[half])) if half in ELEMENTS else matmul_block(a, b, (half, half))

@@ -1,17 +1,20 @@
 """Matmuls of which both operands are bytes in memory, next to each other along K: the array multiplies two of them per lane.
 
 Each operand must be a conversion of what an argument holds, element for element, of one type, in pairs that begin at even places, and K
-whole sticks of pairs. The products are those of the converted numbers; sums are exact over 128 of them where they were over 64.
+whole sticks of pairs. The products are those of the converted numbers; sums of floats are exact over 128 of them where they were over 64,
+those of integers are i32. Where only one operand is of that kind, integers are multiplied as floats that hold each of them, in parts of K
+that float32 adds up exactly.
 """
 
 from __future__ import annotations
 
-from ktir.analysis.flat import dtype_of, shape_of
+from ktir.analysis.flat import dtype_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, element_of, generic, sum_of_products
-from ktir.mlir import func, ir, is_a, linalg, operations
+from ktir.dialects.structured import Generic, element_of, elementwise, filled, generic, sum_of_products
+from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.integers.byte_weights import conversion_of
-from ktir.passes.flat.memory.windows import Window, direct_view, view_of, window_of_view
+from ktir.passes.flat.integers.integer_products import products_in_parts, view_of_load, widened_bytes
+from ktir.passes.flat.memory.windows import Window, view_of, window_of_view
 from ktir.target import LANES, is_byte
 
 
@@ -19,29 +22,36 @@ def products_of_bytes(function: func.FuncOp) -> None:
     """Let matmuls of a function read both operands as pairs of bytes, in place."""
     for op in [op for op in operations(function) if is_a(op, linalg.GenericOp)]:
         g = Generic(op)
-        if g.contraction is None or len(g.contraction.reduced) != 1 or not g.contraction.columns:
+        loops = g.product_loops
+        if loops is None or len(loops.reduced) != 1 or not loops.columns or not (g.is_contraction or g.is_integer_product):
             continue
-        found = [_pairs(g, number) for number in (0, 1)]
-        types = {dtype_of(c.inputs[0]) for c in map(conversion_of, (v.owner for v in g.inputs)) if c is not None}
-        if len(types) == 1 and found[0] is not None and found[1] is not None:
-            _replace(g, [found[0], found[1]])
+        types = {str(dtype_of(c.inputs[0])) for c in map(_of_bytes, g.inputs) if c is not None}
+        first, second = (_pairs(g, number, loops.reduced[0]) for number in (0, 1))
+        whole = g.is_integer_product
+        if len(types) == 1 and first is not None and second is not None and whole == (types == {"i8"}):
+            _replace(g, [first, second])
+        elif whole and all(widened_bytes(value) is not None for value in g.inputs):
+            products_in_parts(g, loops.reduced[0])
+            _drop(g.op)
 
 
-def _pairs(g: Generic, number: int) -> tuple[ir.Value, Window, ir.AffineMap] | None:
+def _of_bytes(value: ir.Value) -> Generic | None:
+    """The conversion of bytes that a value is; None for another one."""
+    conversion = None if isinstance(value.owner, ir.Block) else conversion_of(value.owner)
+    return conversion if conversion is not None and is_byte(element_of(conversion.inputs[0])) else None
+
+
+def _pairs(g: Generic, number: int, reduced: int) -> tuple[ir.Value, Window, ir.AffineMap] | None:
     """Where an operand's pairs lie, and the loops that walk them; None where it has none."""
-    conversion = conversion_of(g.inputs[number].owner)
-    if conversion is None or not is_byte(element_of(conversion.inputs[0])):
+    conversion = _of_bytes(g.inputs[number])
+    if conversion is None:
         return None
-    load = conversion.inputs[0].owner
-    tile = None if isinstance(load, ir.Block) or not is_a(load, ktdp.LoadOp) else load.operands[0].owner
-    view = None if tile is None else direct_view(tile)
-    if view is None or not is_a(view, ktdp.ConstructMemoryViewOp) or shape_of(conversion.inputs[0]) != list(view.opview.sizes):
+    view = view_of_load(conversion.inputs[0])
+    if view is None:
         return None
     place = {ir.AffineDimExpr(e).position: g.maps[number].results[d] for d, e in enumerate(conversion.maps[1].results)}
     walk = [place[ir.AffineDimExpr(e).position] for e in conversion.maps[0].results]
     loops = [ir.AffineDimExpr(e).position if isinstance(e, ir.AffineDimExpr) else None for e in walk]
-    assert g.contraction is not None
-    (reduced,) = g.contraction.reduced
     base, window = window_of_view(view)
     if loops.count(reduced) != 1 or not isinstance(base, ir.BlockArgument):
         return None
@@ -63,7 +73,13 @@ def _replace(g: Generic, found: list[tuple[ir.Value, Window, ir.AffineMap]]) -> 
         for base, window, _ in found:
             tile = ktdp.construct_access_tile(view_of(base, window, two), [0] * len(window.sizes), window.sizes)
             loads.append(ktdp.load(tile, two))
-        value = generic(loads, g.init, [*(walk for _, _, walk in found), g.maps[2]], g.iterators, sum_of_products, loc=g.op.location)
+        sums = ir.RankedTensorType(g.init.type)
+        apart = g.is_integer_product and g.begins_elsewhere
+        begun = filled(list(sums.shape), sums.element_type, 0) if apart else g.init
+        value = generic(loads, begun, [*(walk for _, _, walk in found), g.maps[2]], g.iterators, sum_of_products, loc=g.op.location)
+        if apart:
+            empty = tensor.EmptyOp(list(sums.shape), sums.element_type).result
+            value = elementwise([g.init, value], empty, lambda x: arith.AddIOp(x[0], x[1]).result)
     g.op.results[0].replace_all_uses_with(value)
     g.op.erase()
     for conversion in dict.fromkeys(conversions):

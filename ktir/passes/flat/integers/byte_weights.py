@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, generic, sum_of_products
-from ktir.mlir import arith, func, ir, is_a, linalg, names
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, names
 from ktir.target import is_byte, is_half
 
 _CONVERSIONS = names(arith.ExtFOp, arith.SIToFPOp, arith.TruncFOp)
+_WIDENINGS = names(arith.ExtSIOp)
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,16 @@ def _loads(address: ir.Value) -> Iterator[ir.Value | None]:
 
 
 def conversion_of(op: ir.Operation) -> Generic | None:
-    """An op as one that makes a float of 16 bits of each byte; None for another one."""
-    if not is_a(op, linalg.GenericOp) or not is_half(element_of(op.results[0])):
+    """An op as one that makes a float of 16 bits of each byte, or an i32; None for another one."""
+    if not is_a(op, linalg.GenericOp) or len(op.results) != 1:
         return None
-    g = Generic(op)
+    made = element_of(op.results[0])
+    if not is_half(made) and made != i32_type():
+        return None
+    g, conversions = Generic(op), _CONVERSIONS if is_half(made) else _WIDENINGS
     chain, value = [o.name for o in g.body_ops], g.yielded
     while value != g.body.arguments[0]:
-        if isinstance(value.owner, ir.Block) or value.owner.name not in _CONVERSIONS:
+        if isinstance(value.owner, ir.Block) or value.owner.name not in conversions:
             return None
         value = value.owner.operands[0]
     one_to_one = all(isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results) and len(g.maps[0].results) == len(g.iterators)

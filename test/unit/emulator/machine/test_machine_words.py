@@ -41,6 +41,11 @@ REPEATED = (("ldw", {}), ("mm", {"rows": 4}), ("loop", {"trips": 2, "level": 0})
             [("W", 64), ("A", 8)],
             "has 4 rows, but the accumulators hold sums of 2",
         ),
+        (
+            [("ldw", {}), ("mm", {"rows": 4}), ("mm", {"rows": 4, "half": "i8x2"})],
+            [("W", 64), ("A", 8)],
+            "multiplies i8x2, but the accumulators hold sums in f32",
+        ),
     ],
 )
 def test_accumulator_protocol(words, pushes, message):

@@ -126,13 +126,13 @@ def test_products_of_unsigned_bytes_are_exact(k: int) -> None:
 
 
 def _formats(f: Callable[..., torch.Tensor], *inputs: torch.Tensor, device: str = "cpu") -> tuple[torch.Tensor, list[str], int]:
-    """What the chip makes of it, what the first two arguments are in memory, and the bytes that are read."""
+    """What the chip makes of it, what the arguments are in memory, and the bytes that are read."""
     torch._dynamo.reset()
     with executable.recorded() as launches, torch.no_grad():
         got = torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(*(x.to(device) for x in inputs))
     (launch,) = launches
     machine = launch.machine
-    return got.cpu(), [a.half for a in machine.program.arguments[:2]], sum(k.dram_read for k in machine.report.kernels)
+    return got.cpu(), [a.half for a in machine.program.arguments], sum(k.dram_read for k in machine.report.kernels)
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 256, 100), (5, 128, 66), (33, 384, 130)])
@@ -143,7 +143,7 @@ def test_the_array_multiplies_pairs(m: int, k: int, n: int, dtype: torch.dtype, 
     one = torch.tensor(1.0)
     got, halves, read_ = _formats(lambda a, b, s: torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.float32), a, b, one, device=device)
     near(got, a.double(), b.double())
-    assert halves == ["e4m3x2" if dtype == E4M3 else "e5m2x2"] * 2
+    assert halves[:2] == ["e4m3x2" if dtype == E4M3 else "e5m2x2"] * 2
     assert a.numel() + b.numel() <= read_ <= 64 * (m + 1) * k + 2 * k * n
 
 
@@ -167,7 +167,29 @@ def test_pairs_of_integers_are_exact(k: int) -> None:
     a[0], b[0] = -128, -128
     got, halves, _ = _formats(lambda a, b: torch.ops.aten._int_mm(a, b.t()), a, b)
     assert (got == a.long() @ b.long().t()).all()
-    assert halves == ["i8x2"] * 2
+    assert halves[:2] == ["i8x2"] * 2
+
+
+def quantised(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten._int_mm((x * 20).round().clamp(-128, 127).to(torch.int8), w.t())
+
+
+@pytest.mark.parametrize("k", [256, 2048])
+def test_activations_that_the_program_quantises(k: int) -> None:
+    """They are no bytes in memory; the weights are."""
+    x, w = torch.randn(9, k, generator=torch.Generator().manual_seed(k)).half(), weights(66, k)
+    got, halves, _ = _formats(quantised, x, w)
+    torch.testing.assert_close(got, quantised(x, w), rtol=0, atol=0)
+    assert halves[0] != "i8x2"
+    assert "i8x2" in halves
+
+
+def test_sums_begin_anywhere_and_wrap() -> None:
+    a, w = weights(5, 256), weights(66, 256)
+    c = torch.randint(-(2**31), 2**31 - 1, (5, 66), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    got, halves, _ = _formats(lambda a, w, c: torch.addmm(c, a.int(), w.t().int()), a, w, c)
+    torch.testing.assert_close(got, torch.addmm(c, a.int(), w.t().int()), rtol=0, atol=0)
+    assert halves[:2] == ["i8x2"] * 2
 
 
 def test_a_slice_between_pairs_goes_another_way() -> None:

@@ -9,8 +9,8 @@ import torch
 
 aten = torch.ops.aten
 
-_EXACT = {torch.int8: 1024, torch.uint8: 512}
-"""Type of the first operand -> products with an int8 that float32 adds up exactly in any order: each is at most 2^14 or 2^15."""
+_EXACT = 512
+"""Products of a uint8 with an int8 that float32 adds up exactly in any order: each is at most 2^15."""
 _FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _BLOCK = 128
 """Elements along a dim that share a scale of blocks."""
@@ -19,13 +19,15 @@ _TENSOR, _ROW, _BLOCKS = 0, 1, (4, 5)
 
 
 def product_of_bytes(a: torch.Tensor, b: torch.Tensor) -> Any:
-    """`_int_mm`: parts of K that float32 adds up exactly, the sums of which are integers."""
+    """`_int_mm`: the product of integers; of unsigned ones parts of K that float32 adds up exactly, the sums of which are integers."""
     depth = a.shape[1]
-    if a.dtype not in _EXACT or b.dtype != torch.int8 or not depth:
+    if a.dtype not in (torch.int8, torch.uint8) or b.dtype != torch.int8 or not depth:
         return NotImplemented
+    if a.dtype == torch.int8:
+        return torch.mm(a.to(torch.int32), b.to(torch.int32))
     total = None
-    for first in range(0, depth, _EXACT[a.dtype]):
-        rows, columns = (t.narrow(d, first, min(_EXACT[a.dtype], depth - first)) for t, d in ((a, 1), (b, 0)))
+    for first in range(0, depth, _EXACT):
+        rows, columns = (t.narrow(d, first, min(_EXACT, depth - first)) for t, d in ((a, 1), (b, 0)))
         part = _sums(rows, columns).to(torch.int32)
         total = part if total is None else total + part
     return total
