@@ -15,6 +15,7 @@ from ktir.analysis.calls import Functions, argument_attributes, callee, callees_
 from ktir.analysis.interface.parameters import parameters
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.mlir import arith, func, ir, is_a
 
 
@@ -84,7 +85,10 @@ def own_uses(function: func.FuncOp) -> Uses:
             if use.operand_number:  # a table of an indirect tile
                 uses.reads.add(argument)
             for user in use.owner.operation.results[0].uses if use.operand_number == 0 else ():
-                (uses.writes if is_a(user.owner, ktdp.StoreOp) else uses.reads).add(argument)
+                if is_a(user.owner, ktdp.StoreOp, kt.ScatterAddOp):
+                    uses.writes.add(argument)
+                if not is_a(user.owner, ktdp.StoreOp):
+                    uses.reads.add(argument)
     return uses
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ktir import config
 from ktir.analysis.calls import functions_of, put_numbers
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, KtirError, Unsupported, remarks
+from ktir.diagnostics import Diagnostic, KtirError, Remark, Unsupported, remark, remarks
 from ktir.emulator import notebook
 from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.emulator.policy import Policy
@@ -67,6 +67,16 @@ class _Recent(OrderedDict[Any, Any]):
         while len(self) > self.most:
             self.popitem(last=False)
         return known
+
+
+class _OnChip(NamedTuple):
+    """A call on the chip."""
+
+    executable: Executable
+    taken: tuple[int, ...]
+    """Positions of the arguments that the program has."""
+    said: tuple[Remark, ...]
+    """What the compiler decided."""
 
 
 @dataclass(eq=False)
@@ -123,7 +133,7 @@ class Kernel:
             if chip is None:
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
-                chip(*[v for v, role in zip(values, traced.roles, strict=True) if role not in ("number", "unused")])
+                chip.executable(*[values[i] for i in chip.taken])
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
                     given[...] = value
@@ -155,34 +165,40 @@ class Kernel:
             traced = self._trace(arguments, parameters)
             copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments.values()]
             report = execute(traced.text, traced.name, copies, policy=self.policy, source=self._file)
-            where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
+            where = _where(traced.tiles)
+            if self.grid is None and traced.tiles is not None:
+                where = "on one tile, for it has loops or conditions of the device and no grid"
             text = [f"kernel '{traced.name}', {where}"]
             for (name, value), role in zip(arguments.items(), traced.roles, strict=True):
                 text.append(f"  {name}: {role}, {kind_of(value)}")
             for view, (got, put) in sorted(report.views.items()):
                 text.append(f"  {view}: {got:,} bytes read, {put:,} written")
-            text.append(f"  scratchpad: {report.lx_peak_bytes:,} bytes per tile")
+            if report.lx_peak_bytes:
+                text.append(f"  buffers: {report.lx_peak_bytes:,} bytes of each tile's scratchpad")
             with remarks() as found:
                 try:
-                    text.append(f"  chip: {self._chip(arguments, parameters)[1].machine.report.cycles:,} cycles")
+                    chip = self._chip(arguments, parameters)[1]
                 except KtirError as error:
-                    text.append(f"  chip: {error}")
-            return "\n".join([*text, *(f"  {r}" for r in found)])
+                    return "\n".join([*text, f"  chip: {error}", *(f"  {r}" for r in found)])
+            machine = chip.executable.machine
+            text.append(f"  chip: {machine.report.cycles:,} cycles, {machine.bottlenecks.program}")
+            if machine.report.cycles:
+                text.append(f"  what may help: {machine.bottlenecks.program.resource.remedy}")
+            return "\n".join([*text, *(f"  {r}" for r in chip.said)])
 
     def trace(self, *arrays: Any, **named: Any) -> str:
         """When each unit of the chip does what, as a Chrome trace, which Perfetto opens. Nothing runs: it does not depend on values."""
         with _spoken():
-            machine = self._chip(*bound(self.function, arrays, named))[1].machine
+            machine = self._chip(*bound(self.function, arrays, named))[1].executable.machine
             return json.dumps(chrome_trace(machine.program, machine.trace, machine.target))
 
     def cycles(self, *arrays: Any, **named: Any) -> int:
         """Cycles of a call on the chip. Nothing runs: they do not depend on values."""
         with _spoken():
-            return self._chip(*bound(self.function, arrays, named))[1].machine.report.cycles
+            return self._chip(*bound(self.function, arrays, named))[1].executable.machine.report.cycles
 
     def _repr_html_(self) -> str:
-        where = "divided by the compiler" if self.grid is None else f"on a grid of {' x '.join(map(str, self.grid))} tiles"
-        title = f"kernel '{self.function.__name__}', {where}, runs on {self.on}"
+        title = f"kernel '{self.function.__name__}', {_where(self.grid)}, runs on {self.on}"
         try:
             shown = notebook.source(inspect.cleandoc("\n" + inspect.getsource(self.function)), "python")
         except OSError:  # typed where nothing keeps it
@@ -195,21 +211,30 @@ class Kernel:
     def _file(self) -> str:
         return self.function.__code__.co_filename
 
-    def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, Executable]:
+    def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, _OnChip]:
         """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
         traced = self._trace(arguments, parameters, known=self.grid is None)
         key = (traced.text, *numbers(arguments).values(), config.current().key())
         return traced, self._compiled.found(key, lambda: self._compile(traced, numbers(arguments)))
 
-    def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> Executable:
+    def _compile(self, traced: Traced, numbers: Mapping[int, int]) -> _OnChip:
         """The program of the chip; `numbers`: what arguments are, by position."""
         try:
-            with context(), ir.Location.unknown():
+            with context(), ir.Location.unknown(), remarks() as said:
                 module = parse_module(traced.text, self._file)
+                taken = [i for i, role in enumerate(traced.roles) if role not in ("number", "unused")]
                 if numbers:
-                    put_numbers(functions_of(module)[traced.name], numbers)
+                    function = functions_of(module)[traced.name]
+                    put_numbers(function, numbers)
                     run_pipeline(module, "canonicalize")  # what they decide are constants
-                return Executable(read(compile_logical(module)))
+                    if traced.tiles is not None:  # and perhaps that nobody asks for some memory
+                        left = [i for i in range(len(traced.roles)) if i not in numbers]
+                        used = {i for i, a in zip(left, function.arguments, strict=True) if next(iter(a.uses), None) is not None}
+                        taken = [i for i in taken if i in used]
+                found = _OnChip(Executable(read(compile_logical(module))), tuple(taken), tuple(said))
+            for r in said:
+                remark(r.kind, r.pass_name, r.message, r.location)
+            return found
         except Unsupported as error:
             if " f64" not in error.message:
                 raise
@@ -235,6 +260,10 @@ class Kernel:
         code = self.function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}:1"
         return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
+
+
+def _where(grid: tuple[int, ...] | None) -> str:
+    return "divided by the compiler" if grid is None else f"on a grid of {' x '.join(map(str, grid))} tiles"
 
 
 def _grid(grid: Any) -> tuple[int, ...]:

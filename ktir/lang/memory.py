@@ -42,7 +42,7 @@ class Memory(Shaped, NDArrayOperatorsMixin):
     @property
     def role(self) -> str:
         """What the kernel does with an argument."""
-        if not self._done and self._trace.grid is not None:
+        if not self._done and self._trace.is_divided:
             return "unused"
         if "store" not in self._done:
             return "input"

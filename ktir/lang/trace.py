@@ -38,6 +38,13 @@ class Trace(Builder):
         self.views: dict[tuple[Any, ...], Value] = {}
         """Of memory, by what they are views of."""
         self._tiles: list[Index] = []
+        self._controls = False
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether a grid says who computes what: the kernel's, or of one tile for loops and conditions, which no program of whole tensors
+        has."""
+        return self.grid is not None or self._controls
 
     # Control
 
@@ -47,6 +54,7 @@ class Trace(Builder):
         if isinstance(step, int) and step <= 0:
             raise Mistake(f"a loop expects a step of at least 1, but got {step}")
         at = here()
+        self._controls = True
         region = Region("loop", at)
         self.stack.append(region)
         induction = Value("index", region)
@@ -114,6 +122,7 @@ class Trace(Builder):
         if not isinstance(condition, Condition):
             raise Mistake(f"'when' expects a comparison of numbers, but got {kind_of(condition)}")
         value, at = condition.value, here()
+        self._controls = True
         region, other = Region("condition", at), Region("condition", at)
         self.stack.append(region)
         body()

@@ -55,6 +55,8 @@ class Traced:
     text: str
     roles: tuple[str, ...]
     """Per argument `input`, `output`, `input_output`, `number`, or `unused`: memory that no tile of a grid touches."""
+    tiles: tuple[int, ...] | None
+    """The grid, of one tile for a kernel that has none but loops or conditions; None for what the compiler divides."""
 
     def written(self, arguments: Iterable[str]) -> list[str]:
         """Those arguments into which the kernel stores, of the names of all in order."""
@@ -96,7 +98,12 @@ def trace(
     roles = tuple(m.role if isinstance(m, Memory) else "number" for m in given.values())
     if not any(role in ("output", "input_output") for role in roles):
         raise Mistake("a kernel stores into at least one of its arguments", location)
-    return Traced(function.__name__, _text(function.__name__, tracing, given, roles, location, stated), roles)
+    return Traced(
+        function.__name__,
+        _text(function.__name__, tracing, given, roles, location, stated),
+        roles,
+        grid or ((1,) if tracing.is_divided else None),
+    )
 
 
 def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence[str], location: str, stated: Sequence[str]) -> str:
@@ -105,12 +112,12 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
     for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
         writer.names[base] = f"%{key}"
         facts = f'ktir.name = "{key}"'
-        if isinstance(memory, Memory) and tracing.grid is None:
+        if isinstance(memory, Memory) and not tracing.is_divided:
             shape = "".join(f"{n}x" for n in memory.shape)
             facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
         arguments.append(f"%{key}: index {{{facts}}} {place(location)}")
     body = writer.region(tracing.root, "  ")
-    grid = "" if tracing.grid is None else f" attributes {{{', '.join((f'grid = {list(tracing.grid)}', *stated))}}}"
-    level = ' attributes {ktir.level = "logical"}' if tracing.grid is None else ""
+    grid = f" attributes {{{', '.join((f'grid = {list(tracing.grid or (1,))}', *stated))}}}" if tracing.is_divided else ""
+    level = "" if tracing.is_divided else ' attributes {ktir.level = "logical"}'
     here = place(location)
     return f"{writer.aliases()}module{level} {{\nfunc.func @{name}({', '.join(arguments)}){grid} {{\n{body}}} {here}\n}} {here}\n"

@@ -41,7 +41,7 @@ def define(name: str, made: Operator) -> CustomOpDef:
     schema = torch.library.infer_schema(made.results, mutates_args=made.mutates)
     made.check(torch._C.parse_schema(f"{name}{schema}"))
     defined = torch.library.custom_op(name, made.run, mutates_args=made.mutates, schema=schema)
-    defined.register_fake(made.fake)
+    defined.register_fake(made.results)
     calls.operators[defined._opoverload] = made
     return defined
 
@@ -95,10 +95,9 @@ class Operator:
             raise self._at(where, f"{called} failed", error) from None
         return results
 
-    def fake(self, *args: Any, **kwargs: Any) -> Any:
-        """The operator on tensors without values, as in a graph."""
-        self._check_memory(self.bound(args, kwargs), None)
-        return self.results(*args, **kwargs)
+    def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], where: str | None) -> None:
+        """Raise KtirError for a call that a user has written on memory that it may not have."""
+        self._check_memory(self.bound(args, kwargs), where)
 
     def of_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any, where: str | None) -> Program:
         """The program of a call in a graph."""

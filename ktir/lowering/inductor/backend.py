@@ -151,7 +151,7 @@ def beside_operators(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
 def _kernels(gm: fx.GraphModule) -> list[str]:
     modules = [module for module in gm.modules() if isinstance(module, fx.GraphModule)]
     beside = [f"{op}: {found.identity()}" for op, found in calls.implementations.items()]
-    return beside + [calls.program_at(node, operator, "example_value").text for m in modules for node, operator in calls.called_in(m)]
+    return beside + [calls.program_of(node, operator).text for m in modules for node, operator in calls.called_in(m)]
 
 
 def _shared_memory(inputs: Sequence[Any]) -> list[tuple[int, int, int]]:

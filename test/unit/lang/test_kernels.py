@@ -385,3 +385,65 @@ def test_traces_that_nobody_asks_for_again_are_let_go() -> None:
     gc.collect()
     assert first() is None
     assert scaled.traced(x, x, by=299.0) is scaled.traced(x, x, by=299.0)
+
+
+@lang.kernel
+def half_there(x, y):
+    @lang.when(lang.tile_id() == 0)
+    def _():
+        y[...] = lang.all_reduce(x[...])
+
+
+@lang.kernel
+def not_as_often(x, y):
+    for _ in lang.range(lang.tile_id()):
+        y[...] = lang.all_reduce(x[...])
+
+
+@pytest.mark.parametrize("kernel", [half_there, not_as_often])
+@pytest.mark.parametrize("way", ["pin", "auto"])
+def test_exchanges_that_some_tiles_do_not_reach_are_refused_at_their_line(kernel: Any, way: Any) -> None:
+    with pytest.raises(KtirError, match="exchanges between tiles that do not all run at once") as caught:
+        kernel[2].using(on="chip", way=way)(np.ones((2, 64), np.float32), np.zeros((2, 64), np.float32))
+    assert str(caught.value).startswith(__file__)
+
+
+@pytest.mark.parametrize("on", [*PLACES, "chip"])
+def test_loops_without_a_grid(on: Any) -> None:
+    """They run on one tile; numbers may leave nothing to do."""
+    x = rng.standard_normal((9, 24)).astype(np.float32)
+    y = np.zeros_like(x)
+    states.using(on=on)(x, y)
+    total, expected = torch.zeros(24, dtype=torch.float64), []
+    for row in wide(x):
+        total = total * 0.5 + row
+        expected.append(total)
+    expected[1::2] = [torch.zeros(24)] * 4
+    close(y, torch.stack(expected), 2**-20)
+    for grid in (None, 1):
+        for n in (0, 4):
+            first.using(on=on, grid=grid)(x, n, y := np.zeros_like(x))
+            assert np.array_equal(y[n:], np.zeros_like(x[n:]))
+            expected = wide(x)[:n] * n + torch.tensor([min(i, 3) for i in range(n)], dtype=torch.float64)[:, None]
+            assert np.abs(y[:n] - expected.numpy()).max(initial=0) <= 2**-22 * 40
+
+
+@lang.kernel
+def states(x, y):
+    total = lang.zeros(x.shape[1])
+    for i in lang.range(x.shape[0]):
+        total[...] = total * 0.5 + x[i]
+
+        @lang.when(i % 2 == 0)
+        def _():
+            y[i] = total
+
+
+def test_an_explanation_is_the_same_each_time() -> None:
+    x = np.ones((16, 64), np.float16)
+    softmax.cycles(x, x)
+    one = softmax.explain(x, x)
+    assert one == softmax.explain(x, x)
+    assert "remark: [ktir-plan]" in one
+    assert "fewer cycles without it" in softmax[4].explain(x, x)
+    assert "bytes per tile" not in softmax[4].explain(x, x)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from combinations import each_once
@@ -193,10 +194,8 @@ def test_a_kernel_that_the_chip_does_not_take(caplog: pytest.LogCaptureFixture) 
 
     @lang.kernel
     def counted(x, y):
-        total = lang.zeros(x.shape[1], x.dtype)
-        for i in lang.range(x.shape[0]):
-            total[...] = total * 0.5 + x[i]
-            y[i] = total
+        for rows in lang.blocks(x.shape[0]):
+            y[rows] = x[rows].astype(np.float64) * 0.5  # a type that the chip does not have
 
     @ktir.library.operator("parts::counted", counted)
     def counted_op(x: torch.Tensor) -> torch.Tensor:
@@ -204,10 +203,7 @@ def test_a_kernel_that_the_chip_does_not_take(caplog: pytest.LogCaptureFixture) 
 
     with torch.no_grad(), metrics.counted() as launches:
         found = torch.compile(lambda x: counted_op(x * 2) + 1, backend="ktir", dynamic=False)(X)
-    state = torch.zeros(100).double()
-    for row, given in zip(found, X, strict=True):
-        state = state * 0.5 + given * 2
-        torch.testing.assert_close(row.double(), state + 1, atol=2e-2, rtol=4e-3)
+    torch.testing.assert_close(found.double(), X.double() + 1, atol=2e-2, rtol=4e-3)
     assert launches() == metrics.Launches(chip=2, executor=1)
     assert "'parts::counted'" in caplog.text
 

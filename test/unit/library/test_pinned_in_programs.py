@@ -142,8 +142,9 @@ def of_a_value(c: torch.Tensor, x: torch.Tensor) -> Any:
 
 
 def of_itself(c: torch.Tensor, x: torch.Tensor) -> Any:
-    put_op(c, c[0], 2)
-    return stepped_op(c, x, c)
+    """Copies, which torch takes out of the graph where nothing else writes to them."""
+    put_op(c, c[0].clone(), 2)
+    return stepped_op(c, x, c.clone())
 
 
 def integers(c: torch.Tensor, x: torch.Tensor) -> Any:
@@ -256,3 +257,45 @@ def test_exported(tmp_path: Path) -> None:
         found = torch.compile(exported.module(), backend="ktir", dynamic=False)(X * 3, X)
     assert launches() == metrics.Launches(chip=1)
     assert all(torch.equal(one, two) for one, two in zip(found, between(X * 3, X), strict=True))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_alone(device: str) -> None:
+    """A graph that is one call has no kernel of the compiler's."""
+    x = X.to(device)
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(lambda x: scaled_op(x), backend="ktir" if device == "cpu" else "spyre", dynamic=False)(x)
+    assert launches() == metrics.Launches(chip=1)
+    assert torch.equal(found.cpu(), scaled_op(x).cpu())
+
+
+@lang.kernel
+def doubled(c, x, y):
+    y[...] = c[:] + x[:]
+    c[...] = c[:] * 2
+
+
+@ktir.library.operator("pinned::doubled", doubled, mutates_args=("c",))
+def doubled_op(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def read_again(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return doubled_op(c, x) + c
+
+
+def twice(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = doubled_op(c, x)
+    return y + doubled_op(c, y) + c
+
+
+@pytest.mark.parametrize("model", [read_again, twice])
+def test_operand_that_is_read_and_written_and_read_again(model: Callable[..., torch.Tensor]) -> None:
+    """Its values before the call are the caller's, though the kernel loads and stores by one access tile."""
+    x = X.float()
+    c, own = x * 3, x * 3
+    with torch.no_grad(), metrics.counted() as launches:
+        found = torch.compile(model, backend="ktir", dynamic=False)(c, x)
+    assert launches() == metrics.Launches(chip=1)
+    assert torch.equal(found, model(own, x))
+    assert torch.equal(c, own)

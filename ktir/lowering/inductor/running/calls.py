@@ -52,6 +52,10 @@ class Operator(Protocol):
         """Arguments by name."""
         ...
 
+    def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], where: str | None) -> None:
+        """Raise KtirError at that place for a call, as the user wrote it, on memory that it may not have."""
+        ...
+
     def of_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any, where: str | None) -> Any:
         """The program for tensors of these shapes and types. Raises KtirError at that place where the kernel does not take them."""
         ...
@@ -98,9 +102,19 @@ def called_in(gm: fx.GraphModule) -> list[tuple[fx.Node, Operator]]:
     return [(node, operators[o]) for node, o in overloads if o in operators]
 
 
+def program_of(node: fx.Node, operator: Operator) -> Any:
+    """The program of a call that a user has written. Raises KtirError at its line for one that is not what the operator takes."""
+    operator.check_call(*_given(node, "example_value"), source(node))
+    return program_at(node, operator, "example_value")
+
+
+def _given(node: fx.Node, kind: str) -> tuple[Any, Any]:
+    return pytree.tree_map(lambda x: x.meta[kind] if isinstance(x, fx.Node) else x, (node.args, node.kwargs))
+
+
 def program_at(node: fx.Node, operator: Operator, kind: str) -> Any:
     """The program of a call whose operands and results are in the nodes' meta data of that kind."""
-    args, kwargs = pytree.tree_map(lambda x: x.meta[kind] if isinstance(x, fx.Node) else x, (node.args, node.kwargs))
+    args, kwargs = _given(node, kind)
     return operator.of_call(args, kwargs, node.meta.get(kind), source(node))
 
 

@@ -53,7 +53,7 @@ class Writer(Protocol):
 
 def _cores(writer: Writer, op: ir.Operation) -> Cores:
     """The tiles of an exchange, which all have to be there at the same time: those of a turn."""
-    if writer.guard is not None and writer.guard != writer.idle:
+    if writer.guard is not None and (writer.idle is None or writer.guard != writer.idle):
         raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
     if writer.tiles != writer.cores:
         return Cores(writer.cores, writer.core, writer.turn * writer.cores, writer.tiles)
