@@ -18,10 +18,13 @@ from ktir.target import element_bytes, type_letter
 
 
 def compute_once(function: func.FuncOp) -> None:
-    """Give the matmuls of `function` that several ops read an op of what these share."""
-    ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    for matmul in [op for op in ops if is_a(op, linalg.GenericOp) and Generic(op).is_contraction]:
-        _share(matmul.results[0])
+    """Give the matmuls of `function` that several ops read an op of what these share, if it is narrower than the sums.
+
+    Scores of an attention, which has a matmul for each head, are the business of its softmax, which takes them block by block.
+    """
+    generics = [Generic(op.operation) for op in function.regions[0].blocks[0].operations if is_a(op, linalg.GenericOp)]
+    for matmul in [g for g in generics if (contraction := g.contraction) is not None and not contraction.batch]:
+        _share(matmul.op.results[0])
 
 
 def _share(sums: ir.Value) -> None:
@@ -124,7 +127,7 @@ class _Reader:
 
 
 def _scalars(g: Generic, loops: Sequence[int], sums: ir.Value) -> dict[Hashable, ir.Value]:
-    """The scalars of a body that depend on the sums and on nothing that the sums do not run along with, no wider than they are; by what
+    """The scalars of a body that depend on the sums and on nothing that the sums do not run along with, narrower than they are; by what
     computes them of which elements.
     """
     keys: dict[ir.Value, Hashable] = {}
@@ -148,6 +151,6 @@ def _scalars(g: Generic, loops: Sequence[int], sums: ir.Value) -> dict[Hashable,
         keys[scalar] = (op.name, attributes, str(scalar.type), *(keys[operand] for operand in operands))
         if own.intersection(operands):
             own.add(scalar)
-            if type_letter(scalar.type) in ("f", "i") and element_bytes(scalar.type) <= element_bytes(element_of(sums)):
+            if type_letter(scalar.type) in ("f", "i") and element_bytes(scalar.type) < element_bytes(element_of(sums)):
                 found[keys[scalar]] = scalar
     return found
