@@ -11,7 +11,7 @@ from torch import fx
 
 from ktir.assembly import print_module
 from ktir.context import context
-from ktir.diagnostics import Remark, remarks
+from ktir.diagnostics import Remark, Unsupported, remarks
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.chrome import chrome_trace
 from ktir.emulator.machine.reports.occupancy import lives
@@ -77,6 +77,8 @@ class Explored:
     runs: list[Run] = field(default_factory=list)
     remarks: list[tuple[Remark, int, tuple[int, ...]]] = field(default_factory=list)
     """With the number of the program, and the places."""
+    refused: list[Unsupported] = field(default_factory=list)
+    """Why programs are left out."""
 
     def sources(self) -> Iterator[tuple[str, list[str], dict[int, list[int]]]]:
         """Files: name, lines, and by number of a line what comes from there."""
@@ -92,28 +94,37 @@ class Explored:
 def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region]) -> Explored:
     """Compile the programs that were made of graphs of ATen, and run their control planes; no value is computed.
 
-    Raises KtirError and Unsupported where a program does not compile for the chip.
+    Programs that the chip does not take are left out. Raises Unsupported where it takes none, and KtirError.
     """
     found = Explored(title)
     for number, graph in enumerate(graphs):
         name = "graph" if len(graphs) == 1 else f"graph {number}"
-        found.views.append(View(name, "graph", min(number, len(regions) - 1), graph_lines(graph, found.places)))
-    for number, region in enumerate(regions):
-        _program(found, number, region)
+        found.views.append(View(name, "graph", number, graph_lines(graph, found.places)))
+    for region in regions:
+        try:
+            _program(found, len(found.runs), region)
+        except Unsupported as error:
+            found.refused.append(error)
+    if found.refused and not found.runs:
+        raise found.refused[0]
+    for view in found.views[: len(graphs)]:
+        view.program = min(view.program, len(found.runs) - 1)
     return found
 
 
 def _program(found: Explored, number: int, region: Region) -> None:
+    views: list[View] = []
     with context(), ir.Location.unknown(), remarks() as said:
         module = emit(region)
 
         def watch(name: str, m: ir.Module) -> None:
             text = print_module(m, debuginfo=True, local_scope=True)
             lines = lines_of(text, found.places)
-            if not found.views or found.views[-1].lines != lines:  # a pass that changes nothing is no level
-                found.views.append(View(name, "level", number, lines))
+            if not views or views[-1].lines != lines:  # a pass that changes nothing is no level
+                views.append(View(name, "level", number, lines))
 
         package = read(compile_logical(module, observe=watch))
+    found.views += views
     found.remarks += [(r, number, found.places.of(_quoted(r.location))) for r in said]
     program = package.program
     found.views.append(View("assembly", "assembly", number, assembly_lines(program, found.places)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import fx
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, Unsupported
 from ktir.explore.gather import Explored, Run, Slice, of_graphs
 from ktir.lowering.region_to_ktir.region import Region
 
@@ -40,10 +40,14 @@ def write(explored: Explored, place: Path, before: Path | None = None) -> None:
     place.write_text(re.sub("@@([A-Z]+)@@", lambda match: contents[match[1]], text), encoding="utf-8")
 
 
-def write_graph(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region], place: Path) -> None:
-    """Write the page of graphs of ATen and the programs that were made of them. Raises KtirError where it cannot be written."""
+def write_graph(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region], place: Path) -> Sequence[Unsupported]:
+    """Write the page of graphs of ATen and the programs that were made of them; why some are left out. Raises KtirError where it cannot be
+    written, and Unsupported where the chip takes none of the programs.
+    """
     try:
-        write(of_graphs(title, graphs, regions), place)
+        explored = of_graphs(title, graphs, regions)
+        write(explored, place)
+        return explored.refused
     except OSError as error:
         raise KtirError(f"explore: cannot write '{place}': {error.strerror or error}") from None
 

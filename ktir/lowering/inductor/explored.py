@@ -49,6 +49,7 @@ def shown(compile_region: RegionCompiler, title: str) -> Iterator[RegionCompiler
         number = next(_numbers.setdefault(str(Path(asked).absolute()), itertools.count()))
         place = Path(asked) if not number else Path(asked).with_stem(f"{Path(asked).stem}-{number}")
         try:
-            page.write_graph(title, graphs, [*regions.values()], place)
-        except Unsupported as error:  # a program that the chip does not take runs all the same
+            for error in page.write_graph(title, graphs, [*regions.values()], place):  # what the chip does not take runs all the same
+                notices.warn(error, f"page '{place}' is without this program")
+        except Unsupported as error:
             notices.warn(error, f"there is no page '{place}'")

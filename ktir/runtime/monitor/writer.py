@@ -9,9 +9,12 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ktir.diagnostics import KtirError
+from ktir.runtime import notices
 from ktir.runtime.monitor import files, form
 from ktir.runtime.monitor.power import power, temperature
 
@@ -88,6 +91,12 @@ class _Card:
             values["n_launch"] += times
 
 
+def _sweep(pattern: str) -> None:
+    """Remove the files of the dead."""
+    for old in files.left(pattern):
+        old.unlink(missing_ok=True)
+
+
 class Monitor:
     """The cards of this process. A process that forks holds it meanwhile, so that its child has all locks free."""
 
@@ -114,13 +123,17 @@ class Monitor:
                     card.write()
 
     def close(self) -> None:
-        """The files go."""
+        """The files go, and those of processes that ended without taking theirs along, such as children of a fork."""
         self._stop.set()
         with self.lock:
+            wrote = any(self.cards.values())
             for index, card in self.cards.items():
                 if card is not None:
                     card.path.unlink(missing_ok=True)
                 self.cards[index] = None
+            if wrote and (pattern := files.pattern()):
+                with suppress(OSError):
+                    _sweep(pattern)
 
     def _open(self, index: int) -> None:
         with self.lock:
@@ -131,10 +144,12 @@ class Monitor:
             if pattern is None:
                 return
             try:
-                for old in files.left(pattern):
-                    old.unlink(missing_ok=True)
+                _sweep(pattern)
                 self.cards[index] = _Card(index, files.path(pattern, os.getpid(), index))
-            except OSError:
+            except OSError as error:
+                if files.VARIABLE in os.environ:
+                    said = KtirError(f"{files.VARIABLE}: no metric file can be written at '{pattern}': {error.strerror or error}")
+                    notices.warn_once(files.VARIABLE, said.message, said)
                 return
             if first:
                 threading.Thread(target=self._run, args=(self._stop,), name="ktir-monitor", daemon=True).start()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ktir.runtime.notices import warning_text
 from ktir.tools.shared.script import on_model
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     def run(model: Any, *inputs: Any) -> None:
         from ktir.explore.page import write
 
-        write(explore(options.target, model, *inputs), options.output, options.before)
+        explored = explore(options.target, model, *inputs)
+        for error in explored.refused:
+            print(warning_text(error, "the page is without this program"), file=sys.stderr)
+        write(explored, options.output, options.before)
         print(f"{options.output}: {options.output.stat().st_size:,} bytes")
 
     return on_model("ktir-explore", options.target, options.output, run)

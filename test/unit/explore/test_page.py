@@ -255,3 +255,21 @@ def test_what_the_chip_does_not_take_runs_without_a_page(tmp_path: Path, caplog:
     assert torch.equal(found, x * 3 + 1)
     assert f"there is no page '{place}'" in caplog.text
     assert not place.exists()
+
+
+def test_a_page_has_the_programs_that_the_chip_takes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def both(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.relu(x) @ x.T, torch.sin(y)
+
+    torch._dynamo.reset()
+    place = tmp_path / "page.html"
+    options: dict[str, Any] = {"explore": str(place)}
+    given = torch.linspace(-2, 2, 64 * 64).reshape(64, 64).half(), torch.linspace(-2, 2, 9, dtype=torch.float64)
+    with torch.no_grad():
+        torch.compile(both, backend="spyre", options=options)(*given)
+    assert f"page '{place}' is without this program" in caplog.text
+    data = page.read(place)
+    assert len(data["runs"]) == 1
+    assert {v["program"] for v in data["views"]} == {0}
+    assert {v["kind"] for v in data["views"]} == {"graph", "level", "assembly"}
+    assert data["runs"][0]["cycles"] > 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ktir.diagnostics import KtirError
+from ktir.runtime import notices
 from ktir.runtime.monitor import files, form
 from ktir.runtime.monitor.files import MetricFile
 from ktir.runtime.monitor.sampling import Source
@@ -124,13 +125,17 @@ def test_files_of_the_dead_go_and_others_stay(pattern: str, tmp_path: Path) -> N
     monitor.close()
 
 
-def test_where_nothing_can_be_written_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_written_nothing_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asked for files is told so, once."""
+    notices.forget()
     for asked in ("0", "/proc/nowhere/m.%BUSID"):
         monkeypatch.setenv(files.VARIABLE, asked)
         monitor = Monitor()
         monitor.note(0, Step("H2D", 1, 1.0))
+        monitor.note(1, Step("H2D", 1, 1.0))
         monitor.write()
         monitor.close()
+    assert [r.getMessage().partition(" at ")[0] for r in caplog.records] == ["warning: KTIR_METRICS: no metric file can be written"]
 
 
 def test_the_child_of_a_fork_has_a_file_of_its_own(pattern: str) -> None:
@@ -152,7 +157,7 @@ print(len(files.found(files.pattern())))
     values, left = done.stdout.splitlines()
     assert sorted(json.loads(values)) == [1.0, 2.0]
     assert left == "1"  # the child is dead, whatever it left
-    assert files.found(pattern) == []
+    assert files.found(pattern) == files.left(pattern) == []  # the parent has tidied up
 
 
 def test_rates_are_of_the_period(pattern: str) -> None:
