@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import mmap
 import os
 import threading
@@ -13,14 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktir.diagnostics import KtirError
-from ktir.runtime import notices
 from ktir.runtime.monitor import files, form
 from ktir.runtime.monitor.power import power, temperature
 
 if TYPE_CHECKING:
     from ktir.runtime.time.steps import Step
 
+log = logging.getLogger("ktir")
 PERIOD = 0.05
 """Seconds."""
 _COPIES = {"H2D": "rxpci", "D2H": "txpci"}
@@ -104,6 +104,7 @@ class Monitor:
         self.cards: dict[int, _Card | None] = {}
         """None: one that no file can be written for; a monitor is no reason to fail."""
         self._stop = threading.Event()
+        self._told = False
         self.lock = threading.RLock()
 
     def note(self, index: int, step: Step, memory: Callable[[], tuple[int, int]] | None = None) -> None:
@@ -147,9 +148,10 @@ class Monitor:
                 _sweep(pattern)
                 self.cards[index] = _Card(index, files.path(pattern, os.getpid(), index))
             except OSError as error:
-                if files.VARIABLE in os.environ:
-                    said = KtirError(f"{files.VARIABLE}: no metric file can be written at '{pattern}': {error.strerror or error}")
-                    notices.warn_once(files.VARIABLE, said.message, said)
+                if files.VARIABLE in os.environ and not self._told:
+                    self._told = True
+                    why = error.strerror or error
+                    log.warning("warning: %s: no metric file can be written at '%s': %s", files.VARIABLE, pattern, why)
                 return
             if first:
                 threading.Thread(target=self._run, args=(self._stop,), name="ktir-monitor", daemon=True).start()

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ktir.diagnostics import KtirError
-from ktir.runtime import notices
 from ktir.runtime.monitor import files, form
 from ktir.runtime.monitor.files import MetricFile
 from ktir.runtime.monitor.sampling import Source
@@ -127,7 +126,6 @@ def test_files_of_the_dead_go_and_others_stay(pattern: str, tmp_path: Path) -> N
 
 def test_where_nothing_can_be_written_nothing_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Who asked for files is told so, once."""
-    notices.forget()
     for asked in ("0", "/proc/nowhere/m.%BUSID"):
         monkeypatch.setenv(files.VARIABLE, asked)
         monitor = Monitor()
