@@ -74,11 +74,14 @@ def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterato
     """The blocks of a dim, dealt to the tiles of the grid: `for rows in blocks(x.shape[0], 8): y[rows] = ..`.
 
     extent: of the dim, or a tuple of several, whose blocks are tuples; size: of a block, None for equal shares; axis: deals along one dim
-    of the grid only. No block may depend on another. In a kernel without a grid there is one block with everything.
+    of the grid only. No block may depend on another. In a kernel without a grid there is one block with everything. A dim without elements
+    has no block.
     """
     run = engine("blocks")
     several = isinstance(extent, Sequence)
     dims = _extents(extent, "'blocks'")
+    if 0 in dims:
+        return
     if run.grid is None:
         asked = size if isinstance(size, Sequence) else (size,) * len(dims)
         whole = tuple(Block(0, n, n, wanted not in (None, n)) for n, wanted in zip(dims, asked, strict=False))

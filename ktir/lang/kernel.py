@@ -127,12 +127,16 @@ class Kernel:
             if self.on == "numpy":
                 eager.run(self.function, arguments, parameters, self.grid)
                 return
-            traced, chip = self._chip(arguments, parameters) if self.on == "chip" else (self._trace(arguments, parameters), None)
-            check_memory(arguments, traced.written(arguments))
+            traced = self._trace(arguments, parameters, known=self.on == "chip" and self.grid is None)
+            written = traced.written(arguments)
+            check_memory(arguments, written)
+            if not written:  # its arrays have no elements, or its loops no trip
+                return
             values = apart(arguments.values())
-            if chip is None:
+            if self.on == "executor":
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
+                chip = self._chip(arguments, parameters)[1]
                 chip.executable(*[values[i] for i in chip.taken])
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
@@ -214,6 +218,8 @@ class Kernel:
     def _chip(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Traced, _OnChip]:
         """A call as KTIR and on the chip. Its numbers are constants there: each one takes a program of its own."""
         traced = self._trace(arguments, parameters, known=self.grid is None)
+        if not traced.written(arguments):
+            raise Mistake(f"this call of '{traced.name}' has nothing to do: its loops have no trip, or its arrays no elements")
         key = (traced.text, *numbers(arguments).values(), config.current().key())
         return traced, self._compiled.found(key, lambda: self._compile(traced, numbers(arguments)))
 
@@ -223,6 +229,8 @@ class Kernel:
             with context(), ir.Location.unknown(), remarks() as said:
                 module = parse_module(traced.text, self._file)
                 taken = [i for i, role in enumerate(traced.roles) if role not in ("number", "unused")]
+                if traced.tiles is None:
+                    numbers = {**numbers, **{i: 0 for i, role in enumerate(traced.roles) if role == "unused"}}
                 if numbers:
                     function = functions_of(module)[traced.name]
                     put_numbers(function, numbers)

@@ -219,6 +219,8 @@ def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
         size = distance if isinstance(distance, int) else getattr(distance, "known", None)
     if size is None:
         raise Mistake(f"dim {dim} expects a slice of known size: start and stop at a fixed distance, as i:i + 8")
+    if extent == 0:
+        raise Mistake(f"dim {dim} has no elements to take; 'lang.blocks' gives no block of such a dim")
     if size <= 0:
         raise Mistake(f"dim {dim} expects a slice of at least one element, but got {size}")
     return Part(start, size, extent if masked else None)

@@ -42,7 +42,7 @@ class Memory(Shaped, NDArrayOperatorsMixin):
     @property
     def role(self) -> str:
         """What the kernel does with an argument."""
-        if not self._done and self._trace.is_divided:
+        if not self._done and (self._trace.is_divided or not self.size):
             return "unused"
         if "store" not in self._done:
             return "input"

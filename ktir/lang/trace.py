@@ -39,6 +39,8 @@ class Trace(Builder):
         """Of memory, by what they are views of."""
         self._tiles: list[Index] = []
         self._controls = False
+        self.idle = False
+        """Whether a loop has no trip, so that a kernel may store nothing."""
 
     @property
     def is_divided(self) -> bool:
@@ -50,9 +52,13 @@ class Trace(Builder):
 
     def loop(self, start: Any, stop: Any, step: Any) -> Iterator[Index]:
         """A device loop."""
-        bounds = [self.index(x).emitted() for x in (start, stop, step)]
         if isinstance(step, int) and step <= 0:
             raise Mistake(f"a loop expects a step of at least 1, but got {step}")
+        known = [self.index(x).known for x in (start, stop)]
+        if known[0] is not None and known[1] is not None and known[0] >= known[1]:
+            self.idle = True
+            return
+        bounds = [self.index(x).emitted() for x in (start, stop, step)]
         at = here()
         self._controls = True
         region = Region("loop", at)

@@ -96,7 +96,8 @@ def trace(
         raise Mistake("a kernel returns nothing: it stores into its arguments", location)
     tracing.root.ops.append(Op("return", (), location))
     roles = tuple(m.role if isinstance(m, Memory) else "number" for m in given.values())
-    if not any(role in ("output", "input_output") for role in roles):
+    empty = tracing.idle or any(isinstance(m, Memory) and not m.size for m in given.values())
+    if not empty and not any(role in ("output", "input_output") for role in roles):
         raise Mistake("a kernel stores into at least one of its arguments", location)
     return Traced(
         function.__name__,
@@ -112,7 +113,7 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
     for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
         writer.names[base] = f"%{key}"
         facts = f'ktir.name = "{key}"'
-        if isinstance(memory, Memory) and not tracing.is_divided:
+        if isinstance(memory, Memory) and not tracing.is_divided and role != "unused":
             shape = "".join(f"{n}x" for n in memory.shape)
             facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
         arguments.append(f"%{key}: index {{{facts}}} {place(location)}")

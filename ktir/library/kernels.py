@@ -225,7 +225,7 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
                     _check(names[p.position], p, value, function.arguments[p.position].location)
                 kept.append(p)
                 attributes.append(_declared(facts, names[p.position], p.role, value))
-            elif isinstance(value, int) == p.is_buffer:
+            elif isinstance(value, int) == p.is_buffer and not (isinstance(value, Tensor) and 0 in value.shape):
                 wanted = "a tensor, for views are built on it" if p.is_buffer else "a number"
                 raise KtirError(
                     f"argument '{names[p.position]}' expects {wanted}, but got {value}", function.arguments[p.position].location

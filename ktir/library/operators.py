@@ -89,6 +89,8 @@ class Operator:
         values = given | dict(zip(self.made, listed, strict=True))
         tensors = {n: values[n] for n in self.source.arguments if isinstance(values[n], torch.Tensor)}
         program = self.program(values, where)
+        if not program.written:  # tensors without elements
+            return results
         try:
             launches.launch(called, program, tensors)
         except KtirError as error:
@@ -108,7 +110,7 @@ class Operator:
     def part(self, program: Program) -> calls.Part | None:
         """The program as a part of others, where the chip's compiler takes it."""
         program = program.lifted()
-        if not launches.is_taken(f"'{self.name}'", program):
+        if not program.written or not launches.is_taken(f"'{self.name}'", program):
             return None
         return calls.Part(*program.as_functions(), tuple(a.name for a in program.arguments))
 
@@ -135,7 +137,7 @@ class Operator:
             program = self._programs(tuple(given.items()), tuple((n, type(v), v) for n, v in known.items()), self.source.state())
         except KtirError as error:
             raise self._at(where, f"{called} is not what its kernel takes", error) from None
-        self._check_roles(called, program, where)
+        self._check_roles(called, program, {n for n, v in given.items() if isinstance(v, Tensor) and 0 in v.shape}, where)
         return program
 
     def _at(self, where: str | None, what: str, error: KtirError) -> KtirError:
@@ -149,7 +151,7 @@ class Operator:
     def _program(self, given: tuple[tuple[str, Tensor | int], ...], known: tuple[tuple[str, type, Any], ...], _: object) -> Program:
         return program_of(self.source, dict(given), {n: v for n, _, v in known})
 
-    def _check_roles(self, called: str, program: Program, where: str | None) -> None:
+    def _check_roles(self, called: str, program: Program, empty: set[str], where: str | None) -> None:
         allowed = {*self.made, *self.mutates}
         for name in sorted(program.written - allowed):
             raise KtirError(
@@ -157,7 +159,7 @@ class Operator:
                 f"ktir.library.operator(.., mutates_args=({name!r},)), or let it be a result",
                 where,
             )
-        for name in sorted({*self.made} - program.written):
+        for name in sorted({*self.made} - program.written - empty):
             raise KtirError(f"{called}: kernel '{program.name}' stores nothing into result '{name}'", where)
 
     def _check_memory(self, given: dict[str, Any], where: str | None) -> None:

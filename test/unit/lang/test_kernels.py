@@ -447,3 +447,30 @@ def test_an_explanation_is_the_same_each_time() -> None:
     assert "remark: [ktir-plan]" in one
     assert "fewer cycles without it" in softmax[4].explain(x, x)
     assert "bytes per tile" not in softmax[4].explain(x, x)
+
+
+@lang.kernel
+def looped(x, y):
+    for i in lang.range(x.shape[0]):
+        y[i] = x[i] * 2
+
+
+@lang.kernel
+def in_blocks(x, y):
+    for r, c in lang.blocks(x.shape):
+        y[r, c] = np.where(c.positions < 3, x[r, c], 0)
+
+
+@pytest.mark.parametrize("on", [*PLACES, "chip"])
+@pytest.mark.parametrize("grid", [None, 1, 4])
+def test_arrays_without_elements(on: Any, grid: Any) -> None:
+    """There is no block of a dim without elements, and nothing to do."""
+    for kernel, shape in ((softmax, (0, 64)), (in_blocks, (0, 64)), (in_blocks, (8, 0)), (in_blocks, (0, 0)), (looped, (0, 64))):
+        kernel.using(on=on, grid=grid)(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+    with pytest.raises(KtirError, match=r"dim 1 has no elements to take; 'lang\.blocks' gives no block"):
+        doubled_whole.using(on=on, grid=grid)(np.zeros((8, 0), np.float32), np.zeros((8, 0), np.float32))
+
+
+@lang.kernel
+def doubled_whole(x, y):
+    y[...] = x[...] * 2

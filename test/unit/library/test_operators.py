@@ -288,3 +288,14 @@ def test_what_is_written_is_memory_of_its_own(device: str) -> None:
     expected = before.clone()
     expected[::2] += before[1::2]
     assert torch.equal(whole.cpu(), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_without_elements(device: str) -> None:
+    """Nothing is launched, in eager and in a graph."""
+    x = torch.empty(0, 64, dtype=torch.float16, device=device)
+    for run in (lambda f: f, lambda f: torch.compile(f, backend="ktir" if device == "cpu" else "spyre", dynamic=False)):
+        with torch.no_grad(), metrics.counted() as launches:
+            found = run(lambda x: softmax_op(x))(x)
+        assert found.shape == x.shape
+        assert launches() == metrics.Launches()
