@@ -51,6 +51,9 @@ class SpyrePlatform(upstream.Platform):
     @classmethod
     def import_kernels(cls) -> None: ...  # a vLLM that was built for no accelerator has none
 
+    def is_sleep_mode_available(self) -> bool:
+        return True
+
     @classmethod
     def is_pin_memory_available(cls) -> bool:
         return False

@@ -28,6 +28,7 @@ class SpyreWorker(Worker):
         )
         set_random_seed(self.model_config.seed)
         self.model_runner = SpyreModelRunner(self.vllm_config, self.device)
+        self.asleep: dict[str, list[tuple[torch.Tensor, torch.Size, tuple[int, ...]]]] = {}
 
     def determine_available_memory(self) -> int:
         """Bytes for the cache: room for every sequence in full, and block 0, which belongs to none, so that nothing is preempted."""
@@ -40,8 +41,23 @@ class SpyreWorker(Worker):
         self.model_runner.warm_up()
         return CompilationTimes(language_model=time.perf_counter() - start, encoder=0.0)
 
+    def _tensors(self, tag: str) -> list[torch.Tensor]:
+        """Each once, of what vLLM calls by this name."""
+        if tag == "weights":
+            return list(self.model_runner.model.parameters())
+        return list({id(tensor): tensor for layer in self.model_runner.kv_caches for tensor in layer}.values())
+
     def sleep(self, level: int = 1) -> None:
-        raise NotImplementedError("vLLM on ktir has no sleep mode")
+        """Give back the memory of the cache, at level 2 that of the weights too, which `reload_weights` fills again. At level 1 vLLM brings
+        weights to the host, where they are.
+        """
+        for tag in ("kv_cache", "weights")[:level]:
+            self.asleep[tag] = [(tensor, tensor.shape, tensor.stride()) for tensor in self._tensors(tag)]
+            for tensor, *_ in self.asleep[tag]:
+                tensor.data = tensor.new_empty(0)
 
     def wake_up(self, tags: list[str] | None = None) -> None:
-        raise NotImplementedError("vLLM on ktir has no sleep mode")
+        """Memory again, all zero, of what sleeps, or of the parts that `tags` names."""
+        for tag in tags or list(self.asleep):
+            for tensor, shape, stride in self.asleep.pop(tag, ()):
+                tensor.data = torch.empty_strided(shape, stride, dtype=tensor.dtype).zero_()

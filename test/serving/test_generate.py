@@ -41,7 +41,7 @@ def runner(llm: LLM) -> Any:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, LLM]]:
     """A family, its model's folder and an engine; what vLLM keeps for one model by process goes before the next one comes."""
     folder = make(request.param, tmp_path_factory.mktemp("model"))
-    yield request.param, folder, engine(folder, max_num_seqs=SEATS)
+    yield request.param, folder, engine(folder, max_num_seqs=SEATS, enable_sleep_mode=True)
     cleanup_dist_env_and_memory()
 
 
@@ -110,6 +110,28 @@ def test_prefixes_are_taken_from_the_cache(served: tuple[str, str, LLM]) -> None
     found = [generated(llm, [prompt], 4)[0] for prompt, _ in cases]
     assert [out.num_cached_tokens for out in found] == [0, 0 if family in HYBRID else len(SHARED)]
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
+
+
+@pytest.mark.parametrize("served", ["llama"], indirect=True)
+@pytest.mark.parametrize("level", [1, 2])
+def test_what_slept_goes_on(served: tuple[str, str, LLM], level: int) -> None:
+    """Without memory for the cache, at level 2 for weights either, while it sleeps; no program is compiled again."""
+    _, folder, llm = served
+    prompt, tokens = oracle(folder).fair(SHARED, len(SHARED) + 3, 1, 8)[0]
+    generated(llm, [prompt], 1)
+    compiled = counters["stats"]["unique_graphs"]
+    llm.sleep(level)
+    held = [tensor for layer in runner(llm).kv_caches for tensor in layer]
+    weights = list(runner(llm).model.parameters())
+    assert {tensor.untyped_storage().nbytes() for tensor in held} == {0}
+    assert all(tensor.untyped_storage().nbytes() == 0 for tensor in weights) == (level == 2)
+    llm.wake_up()
+    if level == 2:
+        llm.collective_rpc("reload_weights")
+    found = generated(llm, [prompt], 8)[0]
+    assert found.num_cached_tokens == 0
+    assert list(found.outputs[0].token_ids) == tokens
+    assert counters["stats"]["unique_graphs"] == compiled
 
 
 def test_a_preempted_sequence_goes_on_where_it_was(tmp_path: Path) -> None:
