@@ -42,9 +42,10 @@ _INTEGERS_BELOW = 8
 
 def array_of(values: NDArray[Any], element: str) -> NDArray[Any]:
     """`values` as an array of element type `element`."""
-    if element in _BITS:
-        return np.asarray(numerics.encode(element, values.astype(np.float32)), order="C")
-    return np.asarray(values.astype(DTYPES[element]), order="C")
+    with numerics.quiet():  # what is beyond a type is infinite in it
+        if element in _BITS:
+            return np.asarray(numerics.encode(element, values.astype(np.float32)), order="C")
+        return np.asarray(values.astype(DTYPES[element]), order="C")
 
 
 def readable(array: NDArray[Any], element: str | None) -> NDArray[Any]:

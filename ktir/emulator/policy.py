@@ -42,8 +42,8 @@ class Policy:
     disturbance: Disturbance | None = None
     """Of sums that linalg ops take: the result of such an execution is no result, but says how sensitive one is."""
     most_steps: int = 1 << 25
-    """Steps that a run may take: ops and trips of loops, each once for all tiles together. A loop that takes more is refused, as soon as
-    that can be told."""
+    """Steps after which no loop of a run may go on: ops and trips, each once for all tiles together. A loop that takes more is refused, as
+    soon as that can be told."""
     lx_bytes: int | None = None
     """Scratchpad of one tile, in bytes; `ct_local` views must lie inside. None: what the module's target has for programs, but no
     limit at the logical level, whose programs do not know the machine."""

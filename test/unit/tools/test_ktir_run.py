@@ -1,5 +1,6 @@
 """`ktir-run`: what it takes arrays from, and what it says of bad input. What it shows is tested with lit."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +270,14 @@ def test_bad_command_lines(words: tuple[str, ...], message: str, capsys: pytest.
     said = capsys.readouterr().err
     assert message in said
     assert "internal error" not in said
+
+
+def test_numbers_beyond_a_type(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are infinite there, which is no occasion for a warning of NumPy's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(ADD, "--arg=x=fill:1e99", "--arg=y=ones", "--arg=out=zeros") == 0
+    assert "out: f16[4,64] = [inf inf inf" in capsys.readouterr().out
 
 
 TURNED = """
