@@ -23,7 +23,7 @@ TOLERANCE = "ktir.tolerance"
 
 _LAID_ASIDE = names(
     *SECOND_OPERAND, func.ReturnOp, ktdp.ConstructAccessTileOp, ktdp.ConstructIndirectAccessTileOp, ktdp.StoreOp, tensor.EmptyOp,
-    linalg.FillOp, linalg.GenericOp, ktdp.InterTileProduceOp, ktdp.InterTileReduceOp,
+    linalg.FillOp, linalg.GenericOp, ktdp.LoadOp, ktdp.InterTileProduceOp, ktdp.InterTileReduceOp,
 )  # fmt: skip
 """Ops that are built where what they are for is built."""
 
@@ -40,19 +40,22 @@ def write(facts: TileFacts, plan: TilePlan, tolerance: float) -> None:
 
 
 def _prologue(blocks: Blocks) -> None:
-    """Clone addresses and the views that are used as they are; load what no loop changes."""
+    """Clone addresses and the views that are used as they are; then load what no loop changes, for a load of several windows may be that
+    of a later one.
+    """
     used = _block_views(blocks)
     for op in blocks.facts.ops:
         if is_a(op, ktdp.ConstructMemoryViewOp):
             if op.results[0] in used:
                 clone_ops([op], blocks.built)
-        elif is_a(op, ktdp.LoadOp):
-            _load_at(blocks, op, 0)
         elif is_a(op, linalg.FillOp) and op.results[0] in blocks.facts.tensors and op.results[0] not in blocks.plan.in_parts:
             with op.location:
                 blocks.built[op.results[0]] = blocks.init(op.results[0])
         elif op.name not in _LAID_ASIDE:
             clone_ops([op], blocks.built)
+    for op in blocks.facts.ops:
+        if is_a(op, ktdp.LoadOp):
+            _load_at(blocks, op, 0)
 
 
 def _block_views(blocks: Blocks) -> set[ir.Value]:

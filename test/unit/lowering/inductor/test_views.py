@@ -262,3 +262,13 @@ def test_what_is_moved_and_computed_with(dtype: torch.dtype) -> None:
         got = torch.compile(f, backend="spyre", dynamic=False, options={"engine": "ktir", "fallback": "error"})(x, y)
         assert torch.equal(got, f(x, y))
         assert torch.equal(torch.signbit(got), torch.signbit(f(x, y)))
+
+
+def test_windows_of_which_a_later_load_is_that_of_all(on_chip: None) -> None:
+    def differences(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([b, a, b], 1)
+        return joined[:, 1:] - joined[:, :-1]
+
+    inputs = x(3, 3, 3).half(), x(3, 1, 3).half()
+    actual = torch.compile(differences, backend="spyre", dynamic=False)(*inputs)
+    assert torch.equal(actual, differences(*inputs))
