@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 from ktir.analysis.attributes import kinds
 from ktir.analysis.attributes.broken import Broken, faults_of
@@ -93,6 +94,10 @@ def _division(f: ir.Operation) -> None:
         raise Broken(f"expects a grid of as many tiles as 'ktir.work' has parts, but got {grid} for splits {splits}{each}")
 
 
+_WIDE_FLOATS = {"f16", "bf16", "f32"}
+"""Of which none is held as another one, as integers of other widths and floats of a byte are."""
+
+
 def faults(f: ir.Operation, module: ir.Operation, level: Level | None) -> Iterator[Diagnostic]:
     """What is wrong with the arguments of a function, each at its place."""
     named: dict[str, int] = {}
@@ -141,3 +146,8 @@ def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
     hosts = module.attributes.get("ktir.hosts")
     if hosts is not None and host.arg >= (count := len(ir.ArrayAttr(hosts))):
         raise Broken(f"expects the host view of argument #{i} to be of one of the {count} tensors in 'ktir.hosts', but got {host.arg}")
+    if hosts is not None and "ktir.layout" in given:
+        tensor: Any = ir.TypeAttr(ir.ArrayAttr(hosts)[host.arg]).value
+        element, held = str(tensor.element_type), str(kt.LayoutAttr(given["ktir.layout"]).dtype)
+        if element != held and {element, held} <= _WIDE_FLOATS:
+            raise Broken(f"expects the layout of argument #{i} to hold the {element} of its tensor in 'ktir.hosts', but got {held}")

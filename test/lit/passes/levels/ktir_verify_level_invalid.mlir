@@ -183,6 +183,15 @@ module attributes {ktir.level = "logical"} {
 // Laid-out: functions.
 
 #l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>
+module attributes {ktir.level = "laid-out", ktir.hosts = [tensor<2x64xf32>]} {
+  // expected-error@+1 {{expects the layout of argument #0 to hold the f32 of its tensor in 'ktir.hosts', but got f16}}
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.layout = #l, ktir.host = #ktir.host_view<arg = 0, offset = 0, size = [2, 64], strides = [64, 1]>}) { return }
+}
+
+// -----
+
+
+#l = #ktir.layout<size = [2, 64], device = [1, 2, 64], strides = [64, 64, 1], dtype = f16>
 module attributes {ktir.level = "laid-out"} {
   // expected-error@+1 {{expects argument #0 to have an attribute 'ktir.layout'}}
   func.func @f(%x: index {ktir.name = "x", ktir.role = "input"}) { return }
