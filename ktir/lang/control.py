@@ -175,6 +175,8 @@ def buffer(shape: Any, dtype: Any = np.float32, *, slots: int | None = None, add
     for name, number in (("slots", slots), ("address", address)):
         if number is not None:
             _whole(number, f"'{name}' of 'buffer'")
+    if slots is not None and slots < 1:
+        raise Mistake(f"'slots' of 'buffer' is at least 1, but got {slots}")
     return run.buffer(dims if slots is None else (slots, *dims), _type(dtype), address)
 
 

@@ -283,7 +283,7 @@ def _grid(grid: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The fastest of some ways to run a kernel. A call runs it so; `str` lists what was tried."""
+    """The fastest of some ways to run a kernel. A call runs it so; `str` lists what was tried, and marks it."""
 
     kernel: Kernel
     parameters: Mapping[str, Any]
@@ -295,7 +295,9 @@ class Tuned:
         self.kernel(*arrays, **{**self.parameters, **named})
 
     def __str__(self) -> str:
-        return "\n".join(f"{way}: {f'{found:,} cycles' if isinstance(found, int) else found.message}" for way, found in self.tried)
+        first = next(i for i, (_, found) in enumerate(self.tried) if found == self.cycles)
+        said = (f"{way}: {f'{found:,} cycles' if isinstance(found, int) else found.message}" for way, found in self.tried)
+        return "\n".join(line + ", the best" * (i == first) for i, line in enumerate(said))
 
     def _repr_html_(self) -> str:
         rows = ((way, found if isinstance(found, int) else found.message) for way, found in self.tried)
@@ -309,6 +311,8 @@ def autotune(tuned: Kernel, *arrays: Any, grid: Sequence[Any] = (...,), **ways: 
     """
     with _spoken():
         for name, values in {"grid": grid, **ways}.items():
+            if isinstance(values, list | tuple) and not values:
+                raise Mistake(f"'autotune' expects at least one value to try of '{name}'")
             if not isinstance(values, Sequence) or isinstance(values, str) or not values:
                 raise Mistake(f"'autotune' expects the values to try of '{name}' in a list, but got {kind_of(values)}")
         tried: list[tuple[str, int | KtirError]] = []

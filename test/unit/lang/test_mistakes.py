@@ -105,6 +105,7 @@ y[:] = lang.broadcast(x[0], 2) !                     one of its 2 tiles
 y[:] = lang.reduce_scatter(x[:, 0:3], dim=1) !       to be a multiple of that
 y[:] = lang.all_reduce(x[0], axis=1) !               expects an axis of the grid
 b = lang.buffer((4, 4), address=2); y[0, 0:4] = b[0] !   an address of whole elements
+b = lang.buffer((4, 4), slots=0); y[:] = 0 !         is at least 1
 b = lang.buffer((4, 4), np.uint16) !                 expects one of the types
 y[:] = lang.tile_id() // 0 !                         division by zero
 y[lang.tile_id() + 0.5] = 0 !                        expects integers beside it

@@ -45,6 +45,7 @@ def test_ways_that_do_not_reach_the_chip_are_told() -> None:
     best = lang.autotune(gathered, X, np.zeros_like(X), step=[65, 32])
     assert best.parameters == {"step": 32}
     assert "step=65: " in str(best)
+    assert [line for line in str(best).splitlines() if line.endswith(f"{best.cycles:,} cycles, the best")]
     with pytest.raises(KtirError, match=r"none of 1 ways to run 'gathered' reaches the chip"):
         lang.autotune(gathered, X, np.zeros_like(X), step=[65])
     with pytest.raises(KtirError, match=r"expects the values to try of 'step' in a list, but got int 3"):
