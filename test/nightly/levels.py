@@ -66,8 +66,9 @@ def run(plan: Plan, options: Sequence[str] = ()) -> Level:
 
 def _ended(command: Sequence[str], log: Path, environment: dict[str, str], minutes: float) -> str:
     """What kept the process from its end, with all that it started."""
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # it is no worker of who starts it
     with log.open("w") as out:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env={**os.environ, **environment}, start_new_session=True)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env={**outside, **environment}, start_new_session=True)
         try:
             status = process.wait(60 * minutes)
         except subprocess.TimeoutExpired:

@@ -80,9 +80,11 @@ def _kernel(f: ir.Operation, cores: int) -> None:
 def logical_function(f: ir.Operation) -> None:
     """Arguments are base addresses of named host buffers, and what is done to them is what their roles say."""
     roles: list[str] = []
-    for i, d in enumerate(_argument_attributes(f)):
+    given = _argument_attributes(f)
+    for i, d in enumerate(given):
         roles.append(_role(i, d, tuple(Role)))
-        _require(i, d, "ktir.type")
+        if any("ktir.type" in each for each in given):  # a program by hand may declare none
+            _require(i, d, "ktir.type")
     function = f.opview
     if not isinstance(function, func.FuncOp) or is_authors(function) or calls_of(function):
         return
@@ -99,8 +101,9 @@ def logical_function(f: ir.Operation) -> None:
 
 
 def _elements(f: ir.Operation, i: int) -> int:
-    declared = ir.DictAttr(ir.ArrayAttr(f.attributes["arg_attrs"])[i])["ktir.type"]
-    return prod(ir.RankedTensorType(ir.TypeAttr(declared).value).shape)
+    """Of the tensor that an argument is; 1 where it declares none."""
+    given = ir.DictAttr(ir.ArrayAttr(f.attributes["arg_attrs"])[i])
+    return prod(ir.RankedTensorType(ir.TypeAttr(given["ktir.type"]).value).shape) if "ktir.type" in given else 1
 
 
 def _argument_attributes(f: ir.Operation) -> list[ir.DictAttr | dict[str, ir.Attribute]]:

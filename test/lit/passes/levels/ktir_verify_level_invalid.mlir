@@ -63,7 +63,7 @@ module attributes {ktir.level = "logical"} {
 
 module attributes {ktir.level = "logical"} {
   // expected-error@+1 {{expects argument #0 to have an attribute 'ktir.type'}}
-  func.func @f(%x: index {ktir.name = "x", ktir.role = "input"}) { return }
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input"}, %y: index {ktir.name = "y", ktir.role = "input", ktir.type = tensor<2xf16>}) { return }
 }
 
 // -----
