@@ -48,5 +48,6 @@ def _least(program: Program, works: Sequence[KernelWork], target: Target, *, ins
             if inside or argument.role not in _INSIDE:
                 total += min(nbytes, argument.sticks * STICK_BYTES)
     products = sum(work.multiplications for work in works)
+    lanes = sum(work.lane_products for work in works)
     rate = target.cores * target.corelets * LANES * LANES / target.pt_row_cycles * target.pt_efficiency
-    return Least(total, products, max(total / target.dram_bytes_per_cycle, products / rate))
+    return Least(total, products, max(total / target.dram_bytes_per_cycle, lanes / rate))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency
 from ktir.isa.access import Access
-from ktir.isa.cycles import adds_over_ring, array_cycles, op_cycles, ring_cycles, ring_route, turnaround_cycles
+from ktir.isa.cycles import adds_over_ring, array_cycles, lane_products, op_cycles, per_lane, ring_cycles, ring_route, turnaround_cycles
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
@@ -47,6 +47,8 @@ class KernelWork:
 
     transfers: tuple[Transfer, ...]
     multiplications: int
+    lane_products: int
+    """Of these, how many take a time of their own: one of each pair."""
     vector_ops: int
     cost: Cost
 
@@ -70,7 +72,7 @@ class _Counter:
         self.over_ring = adds_over_ring(kernel)
         self.transfers: list[Transfer] = []
         self.busy: dict[str, float] = {"weights": 0, "rows": 0, "drains": 0, "SFP": 0, "LX": 0}
-        self.multiplications = 0
+        self.multiplications = self.lane_products = 0
         self.vector_ops = 0
         self.stages = 0
         self.sent, self.way = 0.0, 0
@@ -105,7 +107,9 @@ class _Counter:
                 self.busy["weights"] += runs * LANES * array_cycles(w, self.over_ring, self.target)
             case Does.MULTIPLY:
                 self.busy["rows"] += runs * w["rows"] * array_cycles(w, self.over_ring, self.target)
-                self.multiplications += runs * w["rows"] * LANES * LANES * self.kernel.cores * self.target.corelets
+                lanes = runs * lane_products(w) * self.kernel.cores * self.target.corelets
+                self.lane_products += lanes
+                self.multiplications += lanes * per_lane(w)
             case Does.DRAIN:
                 self.busy["drains"] += runs * (drained * array_cycles(w, self.over_ring, self.target) + self.target.pt_fill_cycles)
             case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
@@ -228,4 +232,4 @@ class _Counter:
             Term("start", "latency of memory and units, launch", self._start()),
             Term("start", "an op waits for the op before it", max(self.stages - 1, 0) * stage_latency(t)),
         ]
-        return KernelWork(tuple(self.transfers), self.multiplications, self.vector_ops, combine(terms))
+        return KernelWork(tuple(self.transfers), self.multiplications, self.lane_products, self.vector_ops, combine(terms))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ktir.isa.instructions import Does
 from ktir.isa.kinds import KINDS
 from ktir.isa.program import Kernel, Word
-from ktir.target import LANES, STICK_BYTES, Target
+from ktir.target import LANES, PAIRS, STICK_BYTES, Target
 
 _FREE = (Does.TAKE, Does.GIVE, Does.CONSTANT)
 
@@ -70,3 +70,13 @@ def ring_route(sources: Sequence[int], stops: int) -> tuple[int, int]:
             reach[int(source), way] = max(reach.get((int(source), way), 0), hops)
     links = Counter(((source + way * hop) % stops, way) for (source, way), hops in reach.items() for hop in range(hops))
     return max(links.values(), default=1), max(reach.values(), default=0)
+
+
+def lane_products(word: Word) -> int:
+    """What an MM multiplies on one corelet, in lanes: each is one multiplication, or `per_lane`."""
+    return word["rows"] * LANES * LANES
+
+
+def per_lane(word: Word) -> int:
+    """Multiplications of a lane of an MM, whose time they share: both of a pair."""
+    return 2 if word["half"] in PAIRS else 1

@@ -236,7 +236,9 @@ def _traffic(program: Program, work: KernelWork) -> Iterator[str]:
 def roofline(work: KernelWork, kernel: Kernel, target: Target) -> str:
     """Where a kernel stands: intensity, which side of the ridge, and how much of the attainable rate it reaches."""
     peak = 2 * kernel.cores * target.corelets * LANES * LANES / target.pt_row_cycles * target.pt_efficiency
-    if not work.multiplications:
+    if work.multiplications:
+        peak *= work.multiplications / work.lane_products
+    else:
         peak = kernel.cores * target.corelets * LANES
     moved = work.cost.dram_bytes
     intensity = work.flops / moved if moved else float("inf")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ktir.emulator.machine.program.body import END, START, STICK
 from ktir.emulator.machine.trace.trace import Event, Trace
+from ktir.isa.cycles import lane_products, per_lane
 from ktir.isa.instructions import Does
 from ktir.target import LANES, Target
 
@@ -22,7 +23,7 @@ class Roofline:
     bytes: int
     microseconds: float
     peak: float
-    """GFLOP/s of the systolic arrays if the kernel multiplies matrices, of the vector units otherwise."""
+    """GFLOP/s of the systolic arrays, twice as many of pairs of bytes, if the kernel multiplies matrices; of the vector units otherwise."""
     bandwidth: float
     """GB/s of the memory channel."""
 
@@ -72,17 +73,19 @@ def bandwidth(target: Target) -> float:
 def roofline(trace: Trace, target: Target) -> list[Roofline]:
     """The place of each kernel of a program."""
     flops = [0] * len(trace.statistics)
-    matrix = [False] * len(trace.statistics)
+    lanes = [[0, 0] for _ in trace.statistics]  # of MM in lanes, and multiplications
     for e in trace.events:
         flops[e.kernel] += _flops(e) * trace.kernels[e.kernel].kernel.cores * target.corelets
-        matrix[e.kernel] |= e.instruction.does is Does.MULTIPLY
+        if (x := e.instruction).does is Does.MULTIPLY:
+            lanes[e.kernel][0] += lane_products(x.word)
+            lanes[e.kernel][1] += lane_products(x.word) * per_lane(x.word)
     return [
         Roofline(
             s.name,
             flops[k],
             s.dram_read + s.dram_written,
             s.cycles / target.clock_ghz / 1000,
-            pt_peak(target) if matrix[k] else sfp_peak(target),
+            pt_peak(target) * lanes[k][1] / lanes[k][0] if lanes[k][0] else sfp_peak(target),
             bandwidth(target),
         )
         for k, s in enumerate(trace.statistics)
@@ -92,7 +95,7 @@ def roofline(trace: Trace, target: Target) -> list[Roofline]:
 def _flops(e: Event) -> int:
     """Operations of a word on one corelet."""
     if e.instruction.does is Does.MULTIPLY:
-        return 2 * e.instruction.count * LANES * LANES
+        return 2 * lane_products(e.instruction.word) * per_lane(e.instruction.word)
     body = e.instruction.body
     if body is None:
         return 0

@@ -11,6 +11,9 @@ from torch.nn.functional import ScalingType, scaled_mm
 
 import ktir
 from ktir.checking.levels import check_levels
+from ktir.cost.least import least_of_program
+from ktir.cost.program import kernel_work
+from ktir.emulator.machine.reports.roofline import pt_peak, roofline
 from ktir.runtime import executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
@@ -190,6 +193,32 @@ def test_sums_begin_anywhere_and_wrap() -> None:
     got, halves, _ = _formats(lambda a, w, c: torch.addmm(c, a.int(), w.t().int()), a, w, c)
     torch.testing.assert_close(got, torch.addmm(c, a.int(), w.t().int()), rtol=0, atol=0)
     assert halves[:2] == ["i8x2"] * 2
+
+
+@pytest.mark.parametrize("dtype", [E4M3, torch.int8])
+def test_reports_count_both_products_of_a_pair(dtype: torch.dtype) -> None:
+    """So many as the matmul has, 512 rows over 64 corelets, at up to twice the rate of float16."""
+    a, w = (x if dtype == torch.int8 else x.float().to(dtype) for x in (weights(512, 256), weights(256, 256)))
+
+    def f(a: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        one = torch.ones((), device=a.device)
+        return (
+            torch.ops.aten._int_mm(a, w.t())
+            if dtype == torch.int8
+            else torch.ops.aten._scaled_mm(a, w.t(), one, one, out_dtype=torch.float16)
+        )
+
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(a, w)
+    machine = launches[0].machine
+    works = [kernel_work(kernel, machine.target) for kernel in machine.program.kernels]
+    places = roofline(machine.trace, machine.target)
+    assert sum(work.multiplications for work in works) == 512 * 256 * 256
+    assert sum(work.lane_products for work in works) == 512 * 256 * 128
+    assert 2 * 512 * 256 * 256 <= sum(place.flops for place in places) < 2.2 * 512 * 256 * 256
+    assert max(place.peak for place in places) == 2 * pt_peak(machine.target)
+    assert least_of_program(machine.program, works, machine.target).cycles < machine.report.cycles
 
 
 def test_a_slice_between_pairs_goes_another_way() -> None:
