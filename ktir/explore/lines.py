@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 Place = tuple[str, int, str]
-"""A file, a line, and the node of the graph that is there; empty where no node is known."""
+"""A file, a line, and the node of the graph that is there; empty where no node is known. A node that has no line is in the
+file "", line 0."""
 
-_PLACE = re.compile(r'(?:"([^"]*)"\()?"([^"]+)":(\d+):\d+')
+_PLACE = re.compile(r'(?:"([^"]*)"\()?"([^"]+)":(\d+):\d+|"([^"]*)"(?:\("[^"]*"\))?')
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"| ?(?<![\w.$])loc\(|[()]')
 """What a scan for locations stops at: strings, locations, parentheses."""
 
@@ -29,8 +30,8 @@ class Places:
         return self.known[place]
 
     def of(self, location: str) -> tuple[int, ...]:
-        """Those in the text of a location, as MLIR writes it. What is in no file has none."""
-        found = ((file, int(line), name) for name, file, line in _PLACE.findall(location) if file not in ("-", "<unknown>"))
+        """Those in the text of a location, as MLIR writes it. What is in no file and of no node has none."""
+        found = ((f, int(line or 0), name or node) for name, f, line, node in _PLACE.findall(location) if f not in ("-", "<unknown>"))
         return tuple(dict.fromkeys(map(self.number, found)))
 
     def of_source(self, location: str, nodes: str) -> tuple[int, ...]:
@@ -38,13 +39,14 @@ class Places:
         of several that became one op, each has a line of its own.
         """
         file, _, rest = location.rpartition(":")[0].rpartition(":")
-        if not rest.isdigit() or file in ("-", "<unknown>"):
+        nowhere = not rest.isdigit() or file in ("-", "<unknown>")
+        if nowhere and not nodes:
             return ()
-        here = (file, int(rest))
+        at, line = ("", 0) if nowhere else (file, int(rest))
         found: list[Place] = []
         for node in nodes.split(",") if nodes else [""]:
             known = [p for p in self._by_node.get(node, ()) if node]
-            found += [(*here, node)] if not known or (*here, node) in known else known
+            found += [(at, line, node)] if not known or (at, line, node) in known else known
         return tuple(dict.fromkeys(map(self.number, found)))
 
 

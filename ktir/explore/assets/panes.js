@@ -9,8 +9,8 @@ function resized(root, draw) { new ResizeObserver(() => requestAnimationFrame(dr
 class Choice {
   constructor(places) {
     const lines = new Map();
-    this.lineOf = places.map(([file, line]) => {
-      const key = file + "\n" + line;
+    this.lineOf = places.map(([file, line, name]) => {
+      const key = file + "\n" + (file ? line : name);
       if (!lines.has(key)) lines.set(key, lines.size);
       return lines.get(key);
     });
@@ -46,7 +46,7 @@ class Choice {
   describe() {
     return [...this.same].slice(0, 4).map((p) => {
       const [file, line, name] = this.places[p];
-      return `${file.split("/").pop()}:${line}${name ? " " + name : ""}`;
+      return file ? `${file.split("/").pop()}:${line}${name ? " " + name : ""}` : name;
     }).join(", ") + (this.same.size > 4 ? ` and ${this.same.size - 4} more` : "");
   }
 }

@@ -150,3 +150,18 @@ def test_ops_that_are_nowhere(on_chip: None) -> None:
         compiled(x, w)
     assert str(report).startswith("no kernel that was launched has a node 'softmx'")
     assert {row.name for row in report.rows()} == {"mm"}
+
+
+def test_ops_of_a_program_without_a_file() -> None:
+    """Of what `exec` made, and of modules of torch alone, nodes have no line."""
+    made: dict[str, Any] = {}
+    exec("def scores(x, w):\n    return torch.softmax(torch.mm(x, w), -1)\n", {"torch": torch}, made)
+    x, w = torch.ones(40, 64, device="spyre").half(), torch.ones(64, 128, device="spyre").half()
+    options: Any = {"spyre_instrument_ops": ["mm", "exp"]}
+    compiled = torch.compile(made["scores"], backend="spyre", options=options)
+    with torch.no_grad(), spyre.instrument() as report:
+        compiled(x, w)
+    for op in ("mm", "exp"):
+        found = report.ir(op)
+        assert len(found) > 2
+        assert all(found.values())

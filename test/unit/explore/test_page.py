@@ -71,8 +71,8 @@ def test_locations_are_taken_off_the_text() -> None:
         "  }",
         "}",
     ]
-    assert list(places.known) == [("/m.py", 9, "mm"), ("/m.py", 10, ""), ("/m.py", 12, ""), ("/other (1).py", 3, "")]
-    assert [line.places for line in found] == [(), (0, 1), (2, 3), (2, 3), ()]
+    assert list(places.known) == [("/m.py", 9, "mm"), ("/m.py", 10, ""), ("/m.py", 12, ""), ("/other (1).py", 3, ""), ("", 0, "f")]
+    assert [line.places for line in found] == [(4,), (0, 1), (2, 3), (2, 3), (4,)]
 
 
 def test_every_level_knows_the_source(explored: Explored) -> None:
