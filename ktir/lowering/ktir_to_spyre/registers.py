@@ -57,9 +57,10 @@ class Registers:
     def define(self, value: ir.Value, part: str) -> int:
         """A register for a new value; raises Unsupported if there is none."""
         brief = part == "each" or value in self._passing
-        if not self.free or (not brief and max(self.free) in self._touched):
+        fits = self.free if brief else [r for r in self.free if r not in self._touched]
+        if not fits:
             raise self.too_few()
-        register = max(self.free) if part == "start" else self.free[0]
+        register = max(fits) if part == "start" else fits[0]
         self.free.remove(register)
         if part == "each":
             self._touched.add(register)
@@ -81,7 +82,8 @@ class Registers:
     def release(self, number: int) -> None:
         """Body op `number` is done."""
         for value in self._expires.pop(number, []):
-            self.free.insert(0, self.of[value])
+            of_stick = self.part[value] == "each"  # others give it back at the high end, which values of a stick take last
+            self.free.insert(0 if of_stick else len(self.free), self.of[value])
         self.free[:0] = self._brief
         self._brief = []
 
