@@ -424,9 +424,11 @@ class _Reader:
         for match in re.finditer(r"([\w\-]+)(?:=(\{[^}]*\}|\S+))?|(\S)", options):
             key = (match.group(1) or "").replace("-", "_")
             if key not in fields:
-                known = ", ".join(f.replace("_", "-") for f in fields) or "none"
-                near = close_to(match.group(1) or "", [f.replace("_", "-") for f in fields])
-                raise self.fail(f"pass '{cls.name}' has no option '{match.group()}'{near} (options: {known})", start)
+                known = [f.replace("_", "-") for f in fields]
+                wrong = f"pass '{cls.name}' has no option '{match.group()}'{close_to(match.group(1) or '', known)}"
+                raise self.fail(f"{wrong} (options: {', '.join(known) or 'none'})", start)
+            if key in values:
+                raise self.fail(f"option '{match.group(1)}' of pass '{cls.name}' is given twice", start)
             try:
                 values[key] = _option_value(fields[key], match.group(2))
             except ValueError as error:
@@ -455,8 +457,7 @@ def _check_options(item: _Optioned) -> None:
 
 def _option_value(hint: Any, text: str | None) -> Any:
     """The value of option type `hint` that `text` spells; no text at all means true."""
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(h for h in get_args(hint) if h is not type(None))
     if hint is bool:

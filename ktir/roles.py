@@ -1,7 +1,8 @@
-"""What the arguments of a program are for."""
+"""What the arguments of a program are for, and how far a view reaches into one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -31,3 +32,8 @@ class Role(StrEnum):
 
 HOST_ROLES = (Role.INPUT, Role.OUTPUT, Role.INPUT_OUTPUT)
 OWN_ROLES = (Role.POOL, Role.IOTA)
+
+
+def reach(offset: int, size: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements of memory up to the last one of a view, whose numbers are in elements too; none of an empty one."""
+    return 1 + offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True)) if 0 not in size else 0

@@ -11,13 +11,13 @@ from ktir.analysis.attributes.broken import Broken, faults_of, refuse
 from ktir.analysis.attributes.function_attributes import dictionaries, place
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
-from ktir.analysis.calls import callee, functions_of, is_kernel
-from ktir.diagnostics import Diagnostic, location_text
+from ktir.analysis.calls import Functions, callee, callees_first, calls_of, functions_of, is_kernel
+from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.module_level import Level
 from ktir.mlir import arith, func, ir, is_a, linalg, named, operations
-from ktir.roles import HOST_ROLES, Role
+from ktir.roles import HOST_ROLES, Role, reach
 from ktir.target import is_byte
 
 Rule = Callable[[ir.Operation, tuple[int, ...] | None], None]
@@ -40,20 +40,38 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
                 yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
             elif is_a(op, linalg.GenericOp) and formed:
                 yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
-            elif is_a(op, func.CallOp) and is_kernel(f):
-                yield from faults_of([op], lambda op, f=f: _calls_no_kernel(op, f, functions))
         yield from _views(f.operation)
+    yield from _calls(functions)
 
 
 def _grid(f: ir.Operation) -> tuple[int, ...] | None:
     return KernelFunction(f).grid if "grid" in f.attributes else None
 
 
-def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Mapping[str, func.FuncOp]) -> None:
-    called = functions.get(callee(call))
-    if called is not None and is_kernel(called):
-        note = Diagnostic("note", f"'@{callee(call)}' is defined here", location_text(called.location))
-        raise Broken(f"calls the kernel '@{callee(call)}' from the kernel '@{f.name.value}': its tiles run already", note)
+def _calls(functions: Functions) -> Iterator[Diagnostic]:
+    """No function calls itself, and no kernel another one, be it through others."""
+    try:
+        order = callees_first(functions)
+    except Unsupported as recursive:
+        yield from recursive.diagnostics
+        return
+    ways: dict[str, list[str]] = {}
+    """Of functions that run a kernel, the names from them to it."""
+    for name in order:
+        f = functions[name]
+        if is_kernel(f):
+            yield from faults_of(calls_of(f), lambda op, f=f: _calls_no_kernel(op, f, functions, ways))
+            ways[name] = [name]
+        elif (way := next((ways[callee(call)] for call in calls_of(f) if callee(call) in ways), None)) is not None:
+            ways[name] = [name, *way]
+
+
+def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Functions, ways: Mapping[str, list[str]]) -> None:
+    way = ways.get(callee(call))
+    if way is not None:
+        note = Diagnostic("note", f"'@{way[-1]}' is defined here", location_text(functions[way[-1]].location))
+        through = " through " + ", ".join(f"'@{name}'" for name in way[:-1]) if len(way) > 1 else ""
+        raise Broken(f"calls the kernel '@{way[-1]}'{through} from the kernel '@{f.name.value}': its tiles run already", note)
 
 
 def _coordinates(op: ir.Operation, grid: tuple[int, ...] | None) -> None:
@@ -142,7 +160,6 @@ def _view(view: ir.Operation, offset: int, declared: ir.RankedTensorType, stride
     if view.opview.masked or any(not isinstance(n, int) for n in (*sizes, *steps)) or 0 in sizes:
         return
     shape = list(declared.shape)
-    held = prod(shape) if strides is None else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
-    last = offset + sum((n - 1) * s for n, s in zip(sizes, steps, strict=True))
-    if last >= held:
-        raise Broken(f"reaches element {last} of a tensor of {held} elements, declared as '{declared}'", note)
+    held, end = prod(shape) if strides is None else reach(0, shape, strides), reach(offset, sizes, steps)
+    if end > held:
+        raise Broken(f"reaches element {end - 1} of a tensor of {held} elements, declared as '{declared}'", note)

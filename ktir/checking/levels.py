@@ -24,7 +24,7 @@ from ktir.emulator.strides import as_memory, with_strides
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument, read
-from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.tiling.tile_hints import OnlineSoftmax
 from ktir.pipeline import parse_pipeline
 from ktir.roles import OWN_ROLES
@@ -155,7 +155,7 @@ def run_device_level(
     """Execute the entry function of a module at the laid-out level or below on copies of host arrays; the arrays after that."""
     arrays = [a.copy() for a in arguments]
     launch = launch_arguments(module)
-    with lying(arrays, launch_hosts(module, launch)) as held:
+    with lying(arrays, host_tensors(module)) as held:
         _run_device_level(module, launch, held, observer, policy)
     return arrays
 

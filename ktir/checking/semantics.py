@@ -29,7 +29,7 @@ from ktir.emulator.strides import dense_strides
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument, LaunchSpec, Package, read
-from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.pipeline import Pass, Step
 from ktir.roles import OWN_ROLES
 from ktir.runtime.executable import Executable
@@ -211,7 +211,7 @@ class SemanticsCheck:
         found, _ = parameters(module, subject.name)
         if any(p.device for p in found):
             self.launch = writers.launch = launch_arguments(module)
-            self.hosts = writers.hosts = launch_hosts(module, self.launch)
+            self.hosts = writers.hosts = host_tensors(module)
             return run_device_level(module, subject.values, writers, policy), writers
         writers.strides = {i: p.strides for i, p in enumerate(found) if p.strides is not None}
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in subject.values]

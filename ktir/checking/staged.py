@@ -18,12 +18,12 @@ from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
 from ktir.package import LaunchArgument, read
-from ktir.package.launch_spec import reach
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated, Way
-from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
+from ktir.roles import reach
 from ktir.runtime.executable import Executable
 from ktir.target import BY_DTYPE
 
@@ -45,7 +45,7 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
     if level is None or level.of_host:
         return None
     launch = launch_arguments(module)
-    tensors = launch_hosts(module, launch)
+    tensors = host_tensors(module)
     given: dict[int, list[LaunchArgument]] = {}
     for argument in launch:
         if argument.host is not None:

@@ -23,7 +23,7 @@ from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, Publishe
 from ktir.package.files import ALLOCATED, TARGET
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated, Way
-from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.tiling.tile_hints import OnlineSoftmax
@@ -150,7 +150,7 @@ def launch_spec(module: ir.Module, program: Program) -> LaunchSpec:
     pool = sum(a.sticks * 128 for a in program.arguments if a.role == "pool")
     found = zip(launch_arguments(module), program.arguments, strict=True)
     arguments = tuple(_in_dl16(a) if own.half == DL16.name else a for a, own in found)
-    return LaunchSpec(kernel_name=program.name, pool_size=pool, args=arguments, hosts=launch_hosts(module, arguments))
+    return LaunchSpec(kernel_name=program.name, pool_size=pool, args=arguments, hosts=host_tensors(module))
 
 
 def _in_dl16(argument: LaunchArgument) -> LaunchArgument:

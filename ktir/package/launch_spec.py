@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 from ktir.isa.program import ROLES, Program
 from ktir.package.errors import PackageError, dump_json, load_json
-from ktir.roles import OWN_ROLES
+from ktir.roles import OWN_ROLES, reach
 from ktir.target import BY_DTYPE, BY_PUBLISHED, LANES, STICK_BYTES
 
 NAME = "launch_spec.json"
@@ -362,11 +361,6 @@ class _Reader:
         if prod(size) != prod(layout.size):
             self.fail(where, f"{list(size)} has {prod(size)} elements, but the layout's size {list(layout.size)} has {prod(layout.size)}")
         return HostView(arg, offset, size, strides)
-
-
-def reach(offset: int, size: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements of memory up to the last one of a view; none of an empty one."""
-    return 1 + offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True)) if 0 not in size else 0
 
 
 def _short(value: Any) -> str:

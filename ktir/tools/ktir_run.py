@@ -89,6 +89,14 @@ FLAGS = (
     Flag("version", "show the version and stop"),
 )
 ALL_FLAGS = (*FLAGS, *policy_flags())
+_OWNERS = dict.fromkeys(("cores", "target", "way"), ("stage", "engine")) | {
+    "tolerance": ("way",),
+    "atol": ("against",),
+    "rtol": ("against",),
+    "commands": ("break",),
+}
+"""Flags that say nothing without one of others."""
+_OF_THE_TEXT = ("print-op-values", "break", "profile", "func", *(f.name for f in policy_flags()))
 
 
 def usage() -> str:
@@ -134,11 +142,11 @@ class Driver:
             raise UsageError(f"'--stage={stage}': expected one of {', '.join(known)}{close_to(stage, known)}")
         if stage is not None and self.line.values.get("engine") == "spyre":
             raise UsageError("'--engine=spyre' runs what the whole compilation gives; leave out --stage")
-        for name in ("cores", "target"):
-            if not self.staged and name in self.line.values:
-                raise UsageError(f"'--{name}' belongs to --stage or --engine")
-        for name in ("print-op-values", "break", "profile", "func"):
-            if self.staged and (name in self.line.values or name in self.line.every):
+        given = [name for name, value in self.line.values.items() if (name, value) != ("engine", "ktir")] + list(self.line.every)
+        for name in given:
+            if not any(owner in given for owner in _OWNERS.get(name, given)):
+                raise UsageError(f"'--{name}' belongs to --{' or --'.join(_OWNERS[name])}")
+            if self.staged and name in _OF_THE_TEXT:
                 raise UsageError(f"'--{name}' is about the program in the text, which --stage and --engine compile to another one")
 
     @staticmethod

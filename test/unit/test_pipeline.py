@@ -86,6 +86,7 @@ def test_options() -> None:
         ("builtin.module(cse))", "pipeline:1:20: error: expected ','"),
         ("cse,4", "pipeline:1:5: error: expected pass name"),
         ("cse{a", "pipeline:1:4: error: expected '}'"),
+        ("test-probe{size=1 size=1}", "pipeline:1:1: error: option 'size' of pass 'test-probe' is given twice"),
         ("test-probe{colour=1}", "pipeline:1:1: error: pass 'test-probe' has no option 'colour=1' (options: do, size, "),
         ("cse,test-probe{size=x}", "pipeline:1:5: error: option 'size' of pass 'test-probe': expected an integer, but got 'x'"),
         ("test-probe{size}", "pipeline:1:1: error: option 'size' of pass 'test-probe': expected a value"),

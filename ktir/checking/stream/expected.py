@@ -27,7 +27,7 @@ from ktir.dialects.structured import Generic
 from ktir.isa.program import Argument, Source
 from ktir.mlir import ir
 from ktir.package import HostTensor, LaunchArgument
-from ktir.passes.layouts.host_tensors import launch_hosts
+from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.target import LANES
 
 
@@ -160,7 +160,7 @@ def expected(module: ir.Module, corelets: int = 2) -> Expected:
     launch = launch_arguments(module, entry)
     kernels = [_Reader(run.kernel.operation, run.kernel.name.value, run.arguments, corelets).kernel for run in launches(module)]
     name = ir.StringAttr(entry.operation.attributes["sym_name"]).value
-    return Expected(name, program_arguments(launch), launch, launch_hosts(module, launch), kernels, module)
+    return Expected(name, program_arguments(launch), launch, host_tensors(module), kernels, module)
 
 
 class _Reader:

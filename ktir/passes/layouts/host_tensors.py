@@ -6,14 +6,12 @@ elements do not lie one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from ktir.analysis.calls import argument_attributes, functions_of, root_of, text_attribute
 from ktir.mlir import ir
-from ktir.package import HostTensor, LaunchArgument
-from ktir.package.launch_spec import reach
+from ktir.package import HostTensor
 from ktir.roles import OWN_ROLES
 
 HOSTS = "ktir.hosts"
@@ -47,11 +45,3 @@ def host_tensors(module: ir.Module) -> tuple[HostTensor, ...]:
         strides = tuple(ir.StridedLayoutAttr(type_.layout).strides) if isinstance(type_, ir.MemRefType) else dense
         found.append(HostTensor(str(type_.element_type), size, strides))
     return tuple(found)
-
-
-def launch_hosts(module: ir.Module, arguments: Sequence[LaunchArgument]) -> tuple[HostTensor, ...]:
-    """The tensors of the caller; none where views of them reach beyond the declared types, as those of a hand-written program may."""
-    declared = host_tensors(module)
-    seen = [a.host for a in arguments if a.host is not None]
-    fits = all(v.arg < len(declared) and reach(v.offset, v.size, v.strides) <= declared[v.arg].reach for v in seen)
-    return declared if fits else ()

@@ -110,6 +110,17 @@ CASES = {
         "func.func @g() attributes {grid = [2]} {\n  return\n}\n",
         "calls the kernel '@g' from the kernel '@f'",
     ),
+    "a kernel that calls a kernel through others": (
+        "func.func @f() attributes {grid = [2]} {\n  §call @h() : () -> ()\n  return\n}\n"
+        "func.func @h() {\n  call @i() : () -> ()\n  return\n}\n"
+        "func.func @i() {\n  call @g() : () -> ()\n  return\n}\n"
+        "func.func @g() attributes {grid = [2]} {\n  return\n}\n",
+        "calls the kernel '@g' through '@h', '@i' from the kernel '@f'",
+    ),
+    "functions that call each other": (
+        "func.func @f() {\n  call @g() : () -> ()\n  return\n}\nfunc.func @g() {\n  §call @f() : () -> ()\n  return\n}\n",
+        "is recursive: '@f' calls '@g' calls '@f'",
+    ),
     # Arguments.
     "a name of another kind": (argument("ktir.name = 3"), "'ktir.name' of argument #0 to be a string"),
     "a name of nothing": (argument('ktir.name = ""'), "'ktir.name' of argument #0 to be a string that is not empty"),
@@ -158,6 +169,18 @@ CASES = {
             "module", "module attributes {ktir.hosts = [tensor<64xf16>]}", 1
         ),
         "to be of one of the 1 tensors in 'ktir.hosts', but got 1",
+    ),
+    "a host view beyond its tensor": (
+        argument("ktir.host = #ktir.host_view<arg = 0, offset = 1, size = [2, 64], strides = [64, 1]>").replace(
+            "module", "module attributes {ktir.hosts = [tensor<2x64xf16>]}", 1
+        ),
+        "to be within the 128 elements of its tensor in 'ktir.hosts', tensor<2x64xf16>, but it reaches element 128",
+    ),
+    "a host view beyond a tensor with gaps": (
+        argument("ktir.host = #ktir.host_view<arg = 0, offset = 0, size = [2, 65], strides = [100, 1]>").replace(
+            "module", "module attributes {ktir.hosts = [memref<2x64xf16, strided<[100, 1]>>]}", 1
+        ),
+        "to be within the 164 elements of its tensor in 'ktir.hosts', memref<2x64xf16, strided<[100, 1]>>, but it reaches element 164",
     ),
     # Ops.
     "tensors of other rows": (
