@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from builders import in_bf16
 from combinations import each_once
 
+import ktir
 from ktir.assembly import parse_module
 from ktir.checking import Mismatch, check_levels, levels
-from ktir.checking.inputs import array_of
+from ktir.checking.inputs import array_of, readable
 from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
 from ktir.emulator.policy import Policy
@@ -100,3 +102,20 @@ def test_a_wrong_element_is_caught(monkeypatch: pytest.MonkeyPatch, change: Call
     corrupted(monkeypatch, change)
     with pytest.raises(Mismatch, match=r"ktir-assign-layouts.* changes values"):
         check_levels(text, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_sums_of_scatters_are_sums(dtype: torch.dtype) -> None:
+    """Rows that are added to the same place many times, each time rounded before and once after: the levels agree as far as sums do."""
+    at = torch.tensor([0, 1, 1, 1, 2, 2, 7, 1, 1, 0]).repeat(3)
+    x, y = torch.linspace(-3, 3, 8 * 66).reshape(8, 66).to(dtype), torch.linspace(5, -2, 30 * 66).sin().reshape(30, 66).to(dtype)
+    text = ktir.capture(lambda x, at, y: x.index_add(0, at, y), x, at, y)
+    half = "bf16" if dtype == torch.bfloat16 else None
+    arrays = [each.view(torch.uint16).numpy() if half and each is not at else each.numpy() for each in (x, at, y, torch.zeros_like(x))]
+    results = {r.name: r for r in check_levels(text, arrays)}
+    assert 0 < results["ktir-break-views"].difference or dtype == torch.float32
+    wanted = x.double().index_add(0, at, y.double())
+    terms = x.double().abs().index_add(0, at, y.double().abs())
+    got = torch.from_numpy(readable(results["step"].arrays[-1], half)).double()
+    once, in_f32 = torch.finfo(dtype).eps / 2 * wanted.abs(), 16 * 2.0**-24 * terms  # at most 16 terms come to one place
+    assert ((got - wanted).abs() <= once + in_f32).all()

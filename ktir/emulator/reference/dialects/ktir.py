@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -50,6 +51,11 @@ def _materialize(op: OpReader) -> Action:
 class _ScatterAdd(Scatter):
     """Adds the blocks of the value at the addresses, in row-major order of the value."""
 
+    by: Disturbance | None = None
+    """By how much the sums are to be off."""
+    number: int = 0
+    """Of the sums of the execution that are off."""
+
     def copies(self) -> list[Storage]:
         """None: what it adds are numbers."""
         return []
@@ -68,7 +74,16 @@ class _ScatterAdd(Scatter):
             alive = np.ones(full, np.bool_) if valid is None else np.broadcast_to(valid, full)
             order = (0, *(1 + v for v in self.order))
             addresses, alive = addresses.transpose(order).reshape(-1), alive.transpose(order).reshape(-1)
-            _add(self.source.memory, addresses[alive], value.reshape(-1)[alive], element)
+            addresses, data, memory = addresses[alive], value.reshape(-1)[alive], self.source.memory
+            if self.by is None:
+                _add(memory, addresses, data, element)
+                return
+            named, sum_of, terms = np.unique(addresses, return_inverse=True, return_counts=True)
+            magnitude = np.abs(memory[named]) + np.bincount(sum_of, np.abs(data), named.size)
+            _add(memory, addresses, data, element)
+            sums = memory[named]
+            put_off(sums, magnitude, terms, element, self.by, self.number)
+            memory[named] = sums
 
         yield run, ()
 
@@ -91,6 +106,14 @@ def _add(memory: NDArray[Any], addresses: NDArray[np.int64], data: NDArray[Any],
         memory[addresses[some]] = numerics.round_to(element, memory[addresses[some]] + data[some])
 
 
+def _scatter_add_step(rec: Recorder, element: str, reads: tuple[Tensor, ...], writes: tuple[Tensor, ...]) -> _ScatterAdd:
+    step = _ScatterAdd(reads, writes)
+    if is_float(element) and rec.policy.disturbance is not None:
+        rec.disturbances += 1
+        step.by, step.number = rec.policy.disturbance, rec.disturbances
+    return step
+
+
 @executes("ktir.scatter_add")
 def _scatter_add(op: OpReader) -> Action:
     (value, tile), where = op.operands, op.where
@@ -99,7 +122,7 @@ def _scatter_add(op: OpReader) -> Action:
         target = rec.get(tile)
         if not isinstance(target, IndirectTile):
             raise Unsupported(f"{where} adds to a direct tile, which the executor does not support", where.location)
-        scatter(rec, rec.tensor(value), target, where, _ScatterAdd)
+        scatter(rec, rec.tensor(value), target, where, partial(_scatter_add_step, rec, rec.tensor(value).element))
 
     return action
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -324,9 +325,9 @@ def _parts(rec: Recorder, tile: IndirectTile, where: Where, write: bool) -> list
 
 
 def scatter(
-    rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind: type[Scatter] = Scatter, *, ordered: bool = False
+    rec: Recorder, value: Tensor, tile: IndirectTile, where: Where, kind: Callable[..., Scatter] = Scatter, *, ordered: bool = False
 ) -> None:
-    """Write a value to the elements of an indirect tile; `kind` is the step that does it in global memory. `ordered`: an element may be
+    """Write a value to the elements of an indirect tile; `kind` makes the step that does it in global memory. `ordered`: an element may be
     named several times, the last value in row-major order stays.
     """
     parts = _parts(rec, tile, where, write=True)
