@@ -8,10 +8,11 @@ public figure exists and ours is a placeholder, *derived* = computed here from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import ceil, isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 STICK_BYTES = 128
 """The only layout quantum of the chip: 128-byte, 128-byte-aligned sticks (stated, torch-spyre architecture pages)."""
@@ -257,18 +258,25 @@ class Target:
             raise ValueError(f"expects 1 to {self.lx_bytes} bytes of scratchpad, but got {lx_bytes}")
         return replace(self, lx_planned_bytes=lx_bytes)
 
-    def changed(self, sources: dict[str, tuple[str, str]], **figures: Any) -> Target:
-        """This target with other figures, whose status and source `sources` has; what is derived from them is computed anew."""
+    def changed(self, sources: Mapping[str, tuple[str, str]] | None = None, **figures: Any) -> Target:
+        """This target with other figures, whose status and source `sources` has, else *assumed*; what is derived from them is computed
+        anew. Raises FigureError for figures that there are not, are computed, or cannot be.
+        """
+        for name, value in figures.items():
+            if wrong := own_fault(name, value):
+                raise FigureError(name, wrong)
         derived = {f.name: None for f in fields(self) if "compute" in f.metadata}
-        own = {name: (status, source) for name, status, source in self.sources} | sources
-        return replace(self, sources=tuple((n, *s) for n, s in own.items()), **derived, **figures)
+        unsourced = {name: ("assumed", "") for name in figures if name in _LIMITS}
+        own = {name: (status, source) for name, status, source in self.sources} | unsourced | dict(sources or {})
+        target = replace(self, sources=tuple((n, *s) for n, s in own.items()), **derived, **figures)
+        for name, wrong in target._contradictions():
+            raise FigureError(name, wrong)
+        return target
 
     def faults(self) -> list[tuple[str, str]]:
-        """Figures that cannot be, each with what is wrong."""
-        found = []
-        for f in fields(self):
-            if "least" in f.metadata and (wrong := out_of_range(f.name, getattr(self, f.name))):
-                found.append((f.name, wrong))
+        """What cannot be, each with what is wrong: of targets that `changed` did not make."""
+        names = [f.name for f in fields(self) if f.name in _WORDS or "least" in f.metadata]
+        found = [(name, wrong) for name in names if (wrong := own_fault(name, getattr(self, name)))]
         return found or list(self._contradictions())
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
@@ -300,11 +308,32 @@ class Target:
         return cycles / self.clock_ghz / 1000
 
 
+class FigureError(ValueError):
+    """A figure of a target that there is not, or that cannot be."""
+
+    def __init__(self, figure: str, wrong: str) -> None:
+        super().__init__(f"'{figure}' {wrong}")
+        self.figure, self.wrong = figure, wrong
+
+
+_WORDS = ("name", "dl16")
 _LIMITS = {f.name: (f.type == "int", f.metadata) for f in fields(Target) if "least" in f.metadata}
+_DERIVED = {f.name: f.metadata["needs"] for f in fields(Target) if "needs" in f.metadata}
 
 
-def out_of_range(name: str, value: Any) -> str | None:
-    """What is wrong with a figure by itself, if anything."""
+def own_fault(name: str, value: Any) -> str | None:
+    """What is wrong with a figure, or a word, of a target by itself, if anything."""
+    if name == "name":
+        wrong = not isinstance(value, str) or not re.fullmatch(r"[\w.+-]{1,80}", value)
+        return f"expects a word of letters, digits, '-', '_', '+' and '.', but got {value!r}" if wrong else None
+    if name == "dl16":
+        return None if value in get_args(DL16_MODES) else f"expects {' or '.join(get_args(DL16_MODES))}, but got {value!r}"
+    if name in _DERIVED:
+        return f"is computed from {', '.join(map(repr, _DERIVED[name]))} and cannot be given"
+    if name not in _LIMITS:
+        from ktir.diagnostics import close_to  # loads MLIR, which targets go without
+
+        return f"is no figure of a target{close_to(name, _LIMITS)} (figures: {', '.join(_LIMITS)})"
     whole, m = _LIMITS[name]
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not isfinite(value):
         return f"expects {'an integer' if whole else 'a number'}, but got {value!r}"

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from ktir import registry
 from ktir.diagnostics import KtirError, close_to
-from ktir.target import DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
+from ktir.target import DATASHEET, PRESETS, FigureError, Target
 
 GROUP = "ktir.targets"
 SUFFIX = ".toml"
@@ -97,50 +97,32 @@ class _Reader:
                 place = f"{self.path}:{len(before) + 1}:{len(last) + 1}"
             raise KtirError(f"is no TOML: {str(error)[: at.start()] if at else error}", place) from None
         base = self._base(keys)
-        name = self._text(keys, "name", Path(self.path).stem)
+        words = {"name": Path(self.path).stem} | {key: keys[key] for key in ("name", "dl16") if key in keys}
         figures: dict[str, Any] = {}
         sources: dict[str, tuple[str, str]] = {}
         clock = self._number("clock_ghz", keys["clock_ghz"], 1.0) if "clock_ghz" in keys else base.clock_ghz
-        dl16 = keys.get("dl16", base.dl16)
-        if dl16 not in get_args(DL16_MODES):
-            self._fail("dl16", f"expects {' or '.join(get_args(DL16_MODES))}, but got {dl16!r}")
         for key, given in keys.items():
             if key not in ("name", "base", "dl16"):
-                self._check_key(key)
-                figures[key] = self._number(key, given, clock)
+                figures[key] = self._number(key, given, clock) if key in _FIGURES and "compute" not in _FIGURES[key] else given
                 sources[key] = self._source(key, given)
         for key, m in _FIGURES.items():
             if any(n in figures for n in m.get("needs", ())):
                 sources[key] = ("derived", m["source"])
-        for key, value in figures.items():  # nothing is computed from one that cannot be
-            if wrong := out_of_range(key, value):
-                self._fail(key, wrong)
-        target = base.changed(sources, name=name, dl16=dl16, **figures)
-        for key, wrong in target.faults():
-            self._fail(key, wrong)
+        try:
+            target = base.changed(sources, **words, **figures)
+        except FigureError as error:
+            self._fail(error.figure, error.wrong)
+        name = target.name
         if name in PRESETS and target != PRESETS[name]:
             self._fail("name", f"expects another name than that of the preset '{name}', whose figures are others")
         return target
 
     def _base(self, keys: dict[str, Any]) -> Target:
-        name = self._text(keys, "base", DATASHEET.name)
-        if name not in PRESETS:
-            self._fail("base", f"expects one of {', '.join(PRESETS)}, but got {name!r}{close_to(name, PRESETS)}")
+        name = keys.get("base", DATASHEET.name)
+        if not isinstance(name, str) or name not in PRESETS:
+            near = close_to(name, PRESETS) if isinstance(name, str) else ""
+            self._fail("base", f"expects one of {', '.join(PRESETS)}, but got {name!r}{near}")
         return PRESETS[name]
-
-    def _text(self, keys: dict[str, Any], key: str, default: str) -> str:
-        found = keys.get(key, default)
-        if not isinstance(found, str) or not re.fullmatch(r"[\w.+-]{1,80}", found):
-            self._fail(key, f"expects a word of letters, digits, '-', '_', '+' and '.', but got {found!r}")
-        return found
-
-    def _check_key(self, key: str) -> None:
-        if key not in _FIGURES:
-            known = [k for k, m in _FIGURES.items() if "compute" not in m]
-            self._fail(key, f"is no figure of a target{close_to(key, known)} (figures: {', '.join(known)})")
-        if "compute" in _FIGURES[key]:
-            needs = ", ".join(f"'{n}'" for n in _FIGURES[key]["needs"])
-            self._fail(key, f"is computed from {needs} and cannot be given")
 
     def _number(self, key: str, given: Any, clock: float) -> int | float:
         """A figure in its own unit."""

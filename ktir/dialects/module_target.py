@@ -6,11 +6,11 @@ module attributes {ktir.target = {cores = 64 : i64, lx_bytes = 4194304 : i64, na
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any
 
 from ktir.diagnostics import KtirError, location_text
 from ktir.mlir import integer_attribute, ir
-from ktir.target import CORELETS, DATASHEET, DL16_MODES, PRESETS, Target, out_of_range
+from ktir.target import CORELETS, DATASHEET, PRESETS, FigureError, Target
 
 NAME = "ktir.target"
 _GIVEN = [f.name for f in fields(Target) if "least" in f.metadata]
@@ -86,18 +86,9 @@ def _read(module: ir.Module, attribute: ir.Attribute) -> Target:
             raise refuse(f"to be a dictionary of figures, but '{named.name}' is none")
         if isinstance(value, ir.StringAttr | ir.IntegerAttr | ir.FloatAttr):
             figures[named.name] = value.value
-        wrong = _wrong(named.name, figures.get(named.name))
-        if wrong is not None:
-            raise refuse(f"to be possible, but '{named.name}' {wrong}")
-    target = DATASHEET.changed({name: ("assumed", NAME) for name in figures if name not in _WORDS}, **{"name": "unnamed", **figures})
-    for name, wrong in target.faults():
-        raise refuse(f"to be possible, but '{name}' {wrong}")
-    return target
-
-
-def _wrong(name: str, value: Any) -> str | None:
-    if name == "name":
-        return None if isinstance(value, str) and value else "expects a string"
-    if name == "dl16":
-        return None if value in get_args(DL16_MODES) else f"expects {' or '.join(get_args(DL16_MODES))}, but got {value!r}"
-    return out_of_range(name, value)
+        figures.setdefault(named.name, None)
+    sources = {name: ("assumed", NAME) for name in figures if name not in _WORDS}
+    try:
+        return DATASHEET.changed(sources, **{"name": "unnamed", **figures})
+    except FigureError as error:
+        raise refuse(f"to be possible, but {error}") from None

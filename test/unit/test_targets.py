@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from ktir.package import PackageError, manifest, read
 from ktir.pipeline import parse_pipeline, run_pipeline
 from ktir.runtime import notices
 from ktir.runtime.executable import Executable
-from ktir.target import DATASHEET, FITTED, PRESETS, Target
+from ktir.target import DATASHEET, FITTED, PRESETS, FigureError, Target
 
 WIDE = 'name = "wide"\ncores = 64\nlx_bytes = { value = 4, unit = "MiB", status = "assumed", source = "a wish" }\n'
 SMALL = "cores = 8\nlx_bytes = { value = 512, unit = 'KiB' }\n"
@@ -215,3 +216,28 @@ def test_a_package_with_a_target_that_cannot_be(text: str) -> None:
     files[manifest.NAME] = manifest.make({name: data for name, data in files.items() if name != manifest.NAME})
     with pytest.raises(PackageError, match=r"target\.toml: 'cores' expects 1 to 1024 cores"):
         read(files)
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ({"cores": 0}, "'cores' expects 1 to 1024 cores, but got 0"),
+        ({"cores": "8"}, "'cores' expects an integer, but got '8'"),
+        ({"clock_ghz": float("nan")}, "'clock_ghz' expects a number, but got nan"),
+        ({"corse": 8}, "'corse' is no figure of a target; did you mean 'cores'?"),
+        ({"dram_bytes_per_cycle": 8.0}, "is computed from 'dram_gb_per_second', 'clock_ghz' and cannot be given"),
+        ({"lx_bytes": 200}, "'lx_bytes' expects whole sticks of 128 bytes, but got 200"),
+        ({"name": "two words"}, "'name' expects a word of letters"),
+        ({"dl16": "always"}, "'dl16' expects exact or native, but got 'always'"),
+    ],
+)
+def test_figures_that_cannot_be(figures: dict[str, Any], message: str) -> None:
+    """A package that offers a target is told as a file is."""
+    with pytest.raises(FigureError) as caught:
+        DATASHEET.changed(**figures)
+    assert message in str(caught.value)
+
+
+def test_figures_without_a_source_are_assumed() -> None:
+    (cores,) = (f for f in DATASHEET.changed(cores=8).figures() if f.name == "cores")
+    assert (cores.value, cores.status) == (8, "assumed")

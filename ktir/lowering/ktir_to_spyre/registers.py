@@ -13,7 +13,7 @@ from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import is_folded, keeps_lane
 from ktir.lowering.ktir_to_spyre.lane_masks import is_index_arithmetic
 from ktir.mlir import arith, ir, is_a
-from ktir.target import Target
+from ktir.target import DATASHEET, Target
 
 
 def _passing(g: Generic, alias: Callable[[ir.Value], ir.Value], started: Iterable[ir.Value]) -> set[ir.Value]:
@@ -30,6 +30,11 @@ def _passing(g: Generic, alias: Callable[[ir.Value], ir.Value], started: Iterabl
         else:
             read.update(operands)
     return once - read
+
+
+def _more_registers(count: int) -> str:
+    usual = DATASHEET.vector_registers
+    return f", or a target with up to {usual} registers" if count < usual else ""
 
 
 class Registers:
@@ -90,7 +95,7 @@ class Registers:
     def too_few(self) -> Unsupported:
         """The body needs more registers than there are."""
         return Unsupported(
-            f"'linalg.generic' op needs more than {self.count} vector registers; the nearest supported form computes the "
-            "expression in two steps, as ktir-split-bodies does for bodies of more than three tensors",
+            f"'linalg.generic' op needs more than {self.count} vector registers, as many as its target has; the nearest supported form is "
+            "two ops with a tensor between them" + _more_registers(self.count),
             location_text(self._location),
         )
