@@ -63,6 +63,9 @@ class Config:
     spyre_instrument_ops: tuple[str, ...] = ()
     """Nodes of graphs (`mm` stands for `mm_1` too) whose IR after each pass is kept for `torch.spyre.instrument`, which limits its rows to
     them. In the environment: `mm,softmax`."""
+    logical_passes: str = ""
+    """Passes that each logical program goes through before it is compiled, as pipeline text: `acme-use-magnitudes,cse`. Those of installed
+    packages are known by name, and others once `ktir.registry.add_plugin` has loaded their module."""
     verify_each: bool = False
     """Verify the module after every pass, not only at the end."""
 
@@ -89,6 +92,7 @@ class Config:
         if not _is_integer(self.loaded_programs, 1):
             raise ValueError(f"loaded_programs must be an integer of at least 1, but got {self.loaded_programs!r}")
         object.__setattr__(self, "buckets", tuple(self.buckets))
+        self._sources_of_passes()
         ops = self.spyre_instrument_ops
         if not isinstance(ops, (tuple, list)) or not all(isinstance(op, str) and op for op in ops):
             raise ValueError(f"spyre_instrument_ops must be names of ops, but got {ops!r}")
@@ -108,6 +112,14 @@ class Config:
         except KtirError as error:
             raise ValueError(f"target: {error.location + ': ' if error.location else ''}{error.message}") from None
 
+    def _sources_of_passes(self) -> str:
+        """Hash of what `logical_passes` are made of. Raises ValueError for text that is no pipeline."""
+        if not isinstance(self.logical_passes, str):
+            raise ValueError(f"logical_passes must be pipeline text, but got {self.logical_passes!r}")
+        if not self.logical_passes.strip():
+            return ""
+        return _sources_of(self.logical_passes)
+
     def fewer_cores(self) -> int | None:
         """The cores that work is divided over, where these are not all of the target's."""
         return None if self.cores == self.machine().cores else self.cores
@@ -115,7 +127,22 @@ class Config:
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The options that change generated code, for cache keys; of the target its figures, since a file may change."""
         names = ("cores", "engine", "fallback", "frozen_weights", "verify_each")
-        return (*((name, getattr(self, name)) for name in names), ("target", repr(self.machine())))
+        passes = (self.logical_passes, self._sources_of_passes())
+        return (*((name, getattr(self, name)) for name in names), ("target", repr(self.machine())), ("logical_passes", passes))
+
+
+@cache
+def _sources_of(pipeline: str) -> str:
+    """Hash of the packages that passes come from. Raises ValueError for what is no pipeline."""
+    from ktir.diagnostics import KtirError  # these load MLIR
+    from ktir.pipeline import parse_pipeline
+    from ktir.version import sources_hash
+
+    try:
+        steps = parse_pipeline(pipeline).steps
+    except KtirError as error:
+        raise ValueError(f"logical_passes: {error.message}") from None
+    return ",".join(sources_hash(package) for package in sorted({type(s.item).__module__.partition(".")[0] for s in steps}))
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Config))

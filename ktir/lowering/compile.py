@@ -120,6 +120,9 @@ def compile_logical(
         StateLevelPass().run(module)
         with _verified(module):
             watch(str(Level.of(module)), module)
+            if Level.of(module) is Level.LOGICAL and options.logical_passes:
+                run_pipeline(module, options.logical_passes, verify_each=options.verify_each, after_each=after)
+                VerifyLevelPass().run(module)
             stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
             run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
         program = lower_program(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -178,3 +179,72 @@ def test_a_plugin_is_listed_and_its_faults_have_a_place(folder: Path) -> None:
     place = f"toy_say.py:{SAY.count(chr(10))}"
     assert f"failed in {place}: NameError: " in opt(folder, "--load-pass-plugin=toy_say", "--toy-say=prefix=passed", code=1)
     assert "expected the dotted name of a module" in opt(folder, "--load-pass-plugin=./toy_say.py", "--cse", code=1)
+
+
+INSTEAD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from ktir.pipeline import Pass
+from ktir.mlir import arith, ir, math, operations
+
+@dataclass(frozen=True)
+class Instead(Pass):
+    name: ClassVar[str] = "toy-instead"
+    description: ClassVar[str] = "something else than magnitudes, so that it is seen"
+
+    def run(self, module):
+        for op in operations(module):
+            if isinstance(op.opview, math.AbsFOp):
+                with ir.InsertionPoint(op), op.location:
+                    new = arith.NegFOp(op.operands[0])
+                op.results[0].replace_all_uses_with(new.result)
+                op.erase()
+"""
+ABSOLUTE = """
+module attributes {ktir.level = "logical"} {
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<1x64xf16>},
+               %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<1x64xf16>}) {
+    %a = ktdp.construct_memory_view %x, sizes: [1, 64], strides: [64, 1] {
+      coordinate_set = #s, memory_space = #ktdp.memory_space<global>} : memref<1x64xf16>
+    %t = ktdp.construct_access_tile %a[0, 0] {access_tile_set = #s, access_tile_order = #o}
+      : memref<1x64xf16> -> !ktdp.access_tile<1x64xindex>
+    %v = ktdp.load %t : <1x64xindex> -> tensor<1x64xf16>
+    %w = math.absf %v : tensor<1x64xf16>
+    %b = ktdp.construct_memory_view %y, sizes: [1, 64], strides: [64, 1] {
+      coordinate_set = #s, memory_space = #ktdp.memory_space<global>} : memref<1x64xf16>
+    %u = ktdp.construct_access_tile %b[0, 0] {access_tile_set = #s, access_tile_order = #o}
+      : memref<1x64xf16> -> !ktdp.access_tile<1x64xindex>
+    ktdp.store %w, %u : tensor<1x64xf16>, <1x64xindex>
+    return
+  }
+}
+"""
+ALIASES = """#s = affine_set<(d0, d1) : (d0 >= 0, -d0 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#o = affine_map<(d0, d1) -> (d0, d1)>
+"""
+RUN = """
+import sys
+from ktir import config, registry
+from ktir.tools import ktir_run
+registry.add_plugin("toy_instead")
+print(hash(config.current().key()))
+sys.exit(ktir_run.main(["f.mlir", "--arg=x=fill:4", "--arg=y=zeros", "--engine=spyre"]))
+"""
+
+
+def test_passes_on_the_way_of_compiled_programs(folder: Path) -> None:
+    """They run, and what is cached without them, or with other sources of them, has another key."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    (folder / "f.mlir").write_text(ALIASES + ABSOLUTE)
+
+    def run(passes: str, instead: str = INSTEAD) -> tuple[str, str]:
+        (folder / "toy_instead.py").write_text(instead)
+        environment = os.environ | {"PYTHONPATH": path, "KTIR_LOGICAL_PASSES": passes, "PYTHONHASHSEED": "0"}
+        done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, env=environment, cwd=folder)
+        key, _, said = (done.stdout + done.stderr).partition("\n")
+        return key, said
+
+    found = [run(""), run("toy-instead"), run("toy-instead", INSTEAD.replace("arith.NegFOp", "math.SqrtOp"))]
+    assert [re.findall(r"min (\S+)", said) for _, said in found] == [["4"], ["-4"], ["2"]]
+    assert len({key for key, _ in found}) == 3
+    assert "logical_passes: 'toy-insted' does not refer to a registered pass" in run("toy-insted")[1]
