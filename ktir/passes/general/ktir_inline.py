@@ -18,6 +18,7 @@ from ktir.pipeline import Pass
 @dataclass(frozen=True)
 class InlinePass(Pass):
     """Replace calls of functions without a grid by their bodies; private functions that no one uses any more are erased.
+    Others stay, since whoever reads the module may call them: a program of several functions that nobody calls is none to compile.
 
     Expects: any level. Guarantees: a call that is left is of a kernel, of a declaration or of a function of several blocks (reported as a
     missed remark). Recursion is refused. Values do not change.
