@@ -13,11 +13,11 @@ from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import KTIR_LEVELS, Level
 from ktir.emulator.machine.reports.report import MachineReport
 from ktir.emulator.reference import execute
-from ktir.emulator.strides import dense_strides
+from ktir.emulator.strides import as_memory, dense_strides
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
-from ktir.package import LaunchArgument, read
+from ktir.package import HostTensor, LaunchArgument, read
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated, Way
 from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
@@ -25,6 +25,7 @@ from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
 from ktir.roles import reach
 from ktir.runtime.executable import Executable
+from ktir.runtime.memory.transfer import host_view
 from ktir.target import BY_DTYPE
 
 Engine = Literal["ktir", "spyre"]
@@ -70,6 +71,13 @@ def _at(memory: Mapping[Any, np.ndarray], place: Place) -> np.ndarray:
     return memory[place.key]
 
 
+def _as_declared(array: np.ndarray, host: HostTensor, name: str) -> np.ndarray:
+    """An array of another shape as memory, in which the tensor that a program declares lies: as the executor takes it."""
+    if not array.size:  # memory without elements has one on the device, which nothing reads
+        return np.zeros(host.size, array.dtype)
+    return array if array.shape == host.size else host_view(as_memory(array), 0, host.size, host.strides, name)
+
+
 def run_at_stage(
     module: ir.Module,
     arguments: Sequence[np.ndarray],
@@ -100,8 +108,9 @@ def run_at_stage(
     if engine == "spyre":
         executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance)))
         hosts = executable.spec.hosts
-        if len(hosts) == len(arguments):  # memory without elements has one on the device, which nothing reads
-            arguments = [a if a.size else np.zeros(h.size, a.dtype) for a, h in zip(arguments, hosts, strict=True)]
+        if len(hosts) == len(arguments):
+            names = {s.argument.host.arg: s.argument.name for s in executable.slots if s.argument.host is not None}
+            arguments = [_as_declared(a, h, names.get(i, f"#{i}")) for i, (a, h) in enumerate(zip(arguments, hosts, strict=True))]
         executable(*arguments)
         return executable.machine.report
     LiftPass(tuple(numbers), way, tolerance, cores=cores).run(module)

@@ -24,6 +24,8 @@ class Engine(Protocol):
 
     grid: tuple[int, ...] | None
     """None of a program whose division over the machine is left to the compiler."""
+    dealt: tuple[int, ...]
+    """Axes of the grid along which a loop of `blocks` around this point deals."""
 
     def tile(self, axis: int | None) -> Any: ...
 
@@ -74,8 +76,8 @@ def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterato
     """The blocks of a dim, dealt to the tiles of the grid: `for rows in blocks(x.shape[0], 8): y[rows] = ..`.
 
     extent: of the dim, or a tuple of several, whose blocks are tuples; size: of a block, None for equal shares; axis: deals along one dim
-    of the grid only. No block may depend on another. In a kernel without a grid there is one block with everything. A dim without elements
-    has no block.
+    of the grid only. No block may depend on another. Blocks inside of blocks are dealt along those axes that are left; where none is, each
+    tile takes all of them. In a kernel without a grid there is one block with everything. A dim without elements has no block.
     """
     run = engine("blocks")
     several = isinstance(extent, Sequence)
@@ -87,13 +89,15 @@ def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterato
         whole = tuple(Block(0, n, n, wanted not in (None, n)) for n, wanted in zip(dims, asked, strict=False))
         yield whole if several else whole[0]
         return
-    tiles = prod(run.grid) if axis is None else run.grid[_axis(axis, run.grid)]
+    axes = _left(run, run.grid, axis)
+    tiles = prod(run.grid[a] for a in axes)
     sizes = (size if several else (size,)) if size is not None else (-(-dims[0] // tiles) or 1, *dims[1:])
     sizes = _extents(sizes, "the size of 'blocks'")
     if len(sizes) != len(dims) or min(sizes, default=1) < 1:
         raise Mistake(f"'blocks' expects {len(dims)} sizes of at least 1, but got {size!r:.40}")
     counts = [-(-n // s) for n, s in zip(dims, sizes, strict=True)]
-    for number in run.loop(run.tile(axis), prod(counts), tiles):
+    around, run.dealt = run.dealt, (*run.dealt, *axes)
+    for number in run.loop(_number(run, run.grid, axes), prod(counts), tiles):
         places = []
         for d in python_range(len(dims)):
             inner = prod(counts[d + 1 :])
@@ -101,6 +105,20 @@ def blocks(extent: Any, size: Any = None, *, axis: int | None = None) -> Iterato
             places.append(place % counts[d] if d else place)
         found = tuple(Block(p * s, s, n) for p, s, n in zip(places, sizes, dims, strict=True))
         yield found if several else found[0]
+    run.dealt = around
+
+
+def _left(run: Engine, grid: tuple[int, ...], axis: Any) -> list[int]:
+    """The axes of the grid along which blocks are dealt at this point."""
+    asked = python_range(len(grid)) if axis is None else [_axis(axis, grid)]
+    return [a for a in asked if a not in run.dealt]
+
+
+def _number(run: Engine, grid: tuple[int, ...], axes: list[int]) -> Any:
+    """The number of this tile among those along some axes."""
+    if len(axes) == len(grid):
+        return run.tile(None)
+    return sum(run.tile(a) * prod(grid[b] for b in axes[i + 1 :]) for i, a in enumerate(axes))
 
 
 def range(start: Any, stop: Any = None, step: Any = 1) -> Iterator[Any]:

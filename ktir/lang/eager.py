@@ -12,8 +12,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.base.arguments import check_memory
-from ktir.lang.base.mistakes import Mistake, kind_of, of_python
+from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, Mistake, here, kind_of, of_python
 from ktir.lang.base.scalars import element_of, is_float
+from ktir.lang.base.values import converted, tile_of
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
 from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layout, of_device, parts_of
@@ -45,22 +46,22 @@ class Array(Shaped, NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
-            return self._array[self._gathered(parts)]
+            return tile_of(self._array[self._gathered(parts)])
         source, target, extents, shape = _places(parts, self.shape)
         found = np.zeros(extents, self.dtype)
         found[target] = self._array[source]
         found = found.reshape(shape)
-        return found if shape else found[()]
+        return tile_of(found if shape else found[()])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._done.add("store")
         parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
-            self._array[self._gathered(parts)] = value
+            self._array[self._gathered(parts)] = converted(value, self.dtype)
             return
         source, target, extents, shape = _places(parts, self.shape)
         try:
-            given = np.broadcast_to(np.asarray(value).astype(self.dtype), shape)
+            given = np.broadcast_to(np.asarray(converted(value, self.dtype)).astype(self.dtype), shape)
         except ValueError:
             raise Mistake(f"expects a tile that can be broadcast to shape {tuple(shape)}, but got shape {np.shape(value)}") from None
         self._array[source] = given.reshape(extents)[target]
@@ -158,6 +159,9 @@ class EagerTile:
     def __init__(self, grid: tuple[int, ...] | None, place: tuple[int, ...], meeting: Meeting | None = None) -> None:
         self.grid, self.place, self.meeting = grid, place, meeting
         self.exchanges = 0
+        self.dealt: tuple[int, ...] = ()
+        self.fault: Mistake | None = None
+        self._loops: list[object] = []
 
     def tile(self, axis: int | None) -> int:
         """The number of the tile, along an axis of the grid or over all."""
@@ -169,7 +173,19 @@ class EagerTile:
         """A loop."""
         if step <= 0:
             raise Mistake(f"a loop expects a step of at least 1, but got {step}")
-        yield from map(Number, range(int(start), int(stop), int(step)))
+        at, loop = here(), object()
+        for number in range(int(start), int(stop), int(step)):
+            self._loops.append(loop)
+            finished = False
+            try:
+                yield Number(number)
+                finished = True
+            finally:
+                inner = self._loops.pop()
+                if not finished:
+                    self.fault = self.fault or Mistake(UNFINISHED, at)
+            if inner is not loop:
+                raise Mistake(INTERLEAVED, at)
 
     def branch(self, condition: Any, body: Callable[[], object]) -> None:
         """What runs where a condition holds."""
@@ -178,7 +194,7 @@ class EagerTile:
 
     def full(self, shape: tuple[int, ...], value: Any, dtype: Any) -> np.ndarray:
         """A tile of equal numbers."""
-        return np.full(shape, value, dtype)
+        return tile_of(np.full(shape, value, dtype))
 
     def exchange(self, kind: Exchange, value: Any, axis: int | None) -> np.ndarray:
         """What this tile gets of the values of the others."""
@@ -191,7 +207,7 @@ class EagerTile:
         mine = self.tile(None)
         values = {mine: value} if self.meeting is None else self.meeting.meet(self.exchanges, mine, np.array(value))
         self.exchanges += 1
-        return kind.deliver([np.asarray(values[i]) for i in group], position)
+        return tile_of(kind.deliver([np.asarray(values[i]) for i in group], position))
 
     def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Array:
         """Memory of the tile, with nothing in it: NaN, or -1."""
@@ -205,6 +221,8 @@ def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parame
     try:
         with of_python():
             function(**memory, **parameters)
+        if tile.fault is not None:
+            raise tile.fault
     finally:
         running.reset(token)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.values import tile_of
 
 
 class Shaped:
@@ -41,7 +42,7 @@ class Number(int):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         found = getattr(ufunc, method)(*map(_plain, inputs), **options)
-        return Number(found) if isinstance(found, np.integer) and all(isinstance(x, int) for x in inputs) else found
+        return Number(found) if isinstance(found, np.integer) and all(isinstance(x, int) for x in inputs) else tile_of(found)
 
     def __array_function__(self, function: Any, _: Any, given: Any, options: Any) -> Any:
         return function(*map(_plain, given), **{name: _plain(x) for name, x in options.items()})

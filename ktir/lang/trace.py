@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.base.mistakes import Mistake, here, kind_of
+from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, Mistake, here, kind_of
 from ktir.lang.base.scalars import element_of, width
 from ktir.lang.graph import Builder, Op, Region, Value, Writer
 from ktir.lang.indices import Condition, Index
@@ -27,6 +27,7 @@ class Trace(Builder):
     def __init__(self, grid: tuple[int, ...] | None) -> None:
         super().__init__(grid)
         self.fault: Mistake | None = None
+        self.dealt: tuple[int, ...] = ()
         self.lx = 0
         """Bytes of LX that buffers have so far."""
         self.checking = 0
@@ -71,7 +72,7 @@ class Trace(Builder):
             finished = True
         finally:
             if not finished and self.fault is None:
-                self.fault = Mistake("a device loop expects to run to its end, without 'break' and 'return'", at)
+                self.fault = Mistake(UNFINISHED, at)
         self._leave(region)
         if self.checking == 0:
             self.lx = lx
@@ -80,7 +81,7 @@ class Trace(Builder):
 
     def _leave(self, region: Region) -> None:
         if self.stack[-1] is not region:
-            raise Mistake("a loop ends inside of another one that began in it", region.location)
+            raise Mistake(INTERLEAVED, region.location)
         self.stack.pop()
 
     def _second(self, first: Region) -> Iterator[Index]:
@@ -96,7 +97,7 @@ class Trace(Builder):
         finally:
             self.checking -= 1
             if not finished and self.fault is None:
-                self.fault = Mistake("a device loop expects to run to its end, without 'break' and 'return'", first.location)
+                self.fault = Mistake(UNFINISHED, first.location)
         self._leave(second)
         if _summary(first) != _summary(second):
             raise Mistake(

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from ktir.analysis.calls import functions_of
 from ktir.cost.program import kernel_work
-from ktir.diagnostics import Diagnostic, KtirError, Unsupported, location_text, remarks
+from ktir.diagnostics import Diagnostic, KtirError, PassError, Unsupported, location_text, remarks
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
@@ -76,15 +76,19 @@ class LiftPass(Pass):
         whole = _copy(module)
         try:
             lifted = lift(whole, self.numbers)
-        except Unsupported as error:
-            self.remark("missed", f"kernel '{name}' is not lifted: {error.message} ({error.location})", where)
+        except Exception as error:  # whatever it is, the author's text as it stands is asked next
+            self._missed(name, where, error)
             return
         if lifted.sums and tolerance < self.tolerance:
             text = f"a lift may change the order of its sums, which takes a stated tolerance of at least {self.tolerance}"
             self.remark("missed", f"kernel '{name}' is not lifted: {text}", where)
             self._check_pin(module, text)
             return
-        lift_price = self._price(whole)
+        try:
+            lift_price = self._price(whole)
+        except Exception as error:
+            self._missed(name, where, error)
+            return
         try:
             pin_price = self._price(_copy(module))
         except Unsupported as error:
@@ -95,6 +99,14 @@ class LiftPass(Pass):
                 return
             reason = f"{lift_price:,.0f} cycles; pinned it takes {pin_price:,.0f}"
         self._tell(lift(module, self.numbers), where, reason)
+
+    def _missed(self, name: str, where: ir.Location, error: Exception) -> None:
+        """Say why a kernel is not lifted: what is refused and where, or that the lift is at fault."""
+        if isinstance(error, KtirError) and not isinstance(error, PassError):
+            why = error.message + (f" ({error.location})" if error.location else "")
+        else:
+            why = f"a fault of ktir: {type(error).__name__}: {error}".splitlines()[0]
+        self.remark("missed", f"kernel '{name}' is not lifted, so it is pinned: {why}", where)
 
     def _tell(self, lifted: Lifted, where: ir.Location, reason: str) -> None:
         bits = "no sum of floats changes its order" if not lifted.sums else "the planner chooses the order of its sums"

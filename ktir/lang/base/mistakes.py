@@ -14,6 +14,8 @@ import numpy as np
 
 from ktir.diagnostics import Diagnostic, KtirError
 
+UNFINISHED = "a device loop expects to run to its end, without 'break' and 'return'"
+INTERLEAVED = "a loop ends inside of another one that began in it"
 _OWN = (str(Path(__file__).parents[1]), str(Path(np.__file__).parent), "<frozen ")
 
 

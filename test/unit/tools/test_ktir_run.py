@@ -101,6 +101,25 @@ def test_arrays_at_addresses_on_the_machine(tmp_path: Path, capsys: pytest.Captu
     assert "the kernel has memory at address 16, but nothing is given for global:16" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("shape", [(4, 64), (256,), (300,)])
+def test_both_engines_take_the_same_arrays(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """An array is memory: of the shape that the views of the kernel have, or of one dim with enough elements."""
+    rng, found = np.random.default_rng(2), {}
+    arrays = {name: rng.standard_normal(shape).astype(np.float16) for name in ("x", "y", "out")}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    given = [f"--arg={name}=@{tmp_path / name}.npy" for name in arrays]
+    for engine in ("ktir", "spyre"):
+        file = tmp_path / f"{engine}.npy"
+        assert run(str(Path(__file__).parents[3] / "examples" / "add.mlir"), *given, f"--engine={engine}", f"--out=out=@{file}") == 0
+        found[engine] = np.load(file)
+    expected = arrays["out"].reshape(-1)
+    expected[:256] = arrays["x"].reshape(-1)[:256] + arrays["y"].reshape(-1)[:256]
+    for array in found.values():
+        assert array.shape == shape
+        assert np.array_equal(array.reshape(-1), expected)
+
+
 def test_what_addresses_count(tmp_path: Path) -> None:
     """Memory at the number 3 of two types is two pieces of memory, and a stick lies elsewhere than an element."""
     text = """

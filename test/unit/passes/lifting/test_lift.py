@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Literal
@@ -95,6 +96,57 @@ def test_choice() -> None:
     assert told(stated, way="pin")[0]
     with pytest.raises(ValueError, match="option 'way' expects one of auto, lift, pin, but got 'lifted'"):
         told(text, way="lifted")
+
+
+SUMS = """func.func @sums(%x: index, %y: index) attributes {grid = [4]} {
+  %t = ktdp.get_compute_tile_id : index
+  %vx = ktdp.construct_memory_view %x, sizes: [4, 128], strides: [128, 1]
+      {coordinate_set = affine_set<(r, c) : (r >= 0, -r + 3 >= 0, c >= 0, -c + 127 >= 0)>,
+       memory_space = #ktdp.memory_space<global>} : memref<4x128xf16>
+  %ax = ktdp.construct_access_tile %vx[%t, 0] {access_tile_set = affine_set<(r, c) : (r == 0, c >= 0, -c + 127 >= 0)>,
+      access_tile_order = affine_map<(r, c) -> (r, c)>} : memref<4x128xf16> -> !ktdp.access_tile<1x128xindex>
+  %vy = ktdp.construct_memory_view %y, sizes: [4], strides: [1] {coordinate_set = affine_set<(r) : (r >= 0, -r + 3 >= 0)>,
+      memory_space = #ktdp.memory_space<global>} : memref<4xf16>
+  %ay = ktdp.construct_access_tile %vy[%t] {access_tile_set = affine_set<(r) : (r == 0)>, access_tile_order = affine_map<(r) -> (r)>} :
+      memref<4xf16> -> !ktdp.access_tile<1xindex>
+  %l = ktdp.load %ax : <1x128xindex> -> tensor<1x128xf16>
+  %z = arith.constant dense<0.0> : tensor<1xf16>
+  %s = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r)>],
+      iterator_types = ["parallel", "reduction"]} ins(%l : tensor<1x128xf16>) outs(%z : tensor<1xf16>) {
+  ^bb0(%a: f16, %b: f16):
+    %n = arith.addf %b, %a : f16
+    linalg.yield %n : f16
+  } -> tensor<1xf16>
+  ktdp.store %s, %ay : tensor<1xf16>, <1xindex>
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fault", "why"),
+    [
+        (SUMS, None, r"'linalg.generic' op expects a sum to accumulate in f32, but got 'tensor<4xf16>' \(kernel.mlir:14:8\)"),
+        (kernel(), ZeroDivisionError("of ours"), "a fault of ktir: ZeroDivisionError: of ours"),
+    ],
+)
+def test_auto_pins_whatever_stands_in_the_way_of_a_lift(
+    text: str, fault: Exception | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal of the planner's passes, or a fault of ours: the author's kernel runs on the chip, with the executor's bits."""
+    if fault is not None:
+        monkeypatch.setattr(LiftPass, "_price", lambda *_: (_ for _ in ()).throw(fault))
+    x = np.random.default_rng(3).standard_normal((4, 128 if fault is None else 64)).astype(np.float16)
+    expected = np.zeros((4,) if fault is None else (4, 64), np.float16)
+    execute(text, None, [x, expected])
+    found = np.zeros_like(expected)
+    with context(), ir.Location.unknown(), remarks() as said:
+        executable = Executable(read(compile_logical(parsed(text), way="auto", tolerance=2.0**-9)))
+    with metrics.counted() as launches:
+        executable(x, found)
+    assert (launches().chip, launches().executor) == (1, 0)
+    assert np.array_equal(found.view(np.uint16), expected.view(np.uint16))
+    assert re.search(f"is not lifted, so it is pinned: {why}", " ".join(r.message for r in said))
 
 
 def test_pointwise_needs_no_tolerance() -> None:

@@ -1,0 +1,70 @@
+"""Tiles of an eager run: arrays of NumPy that mean what tiles of the device mean where NumPy leaves it open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ktir.arithmetic.elementary import from_float
+from ktir.lang.base.mistakes import Mistake
+from ktir.lang.base.scalars import ELEMENTS, element_of, family
+
+_DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divmod"})
+
+
+class Values(np.ndarray):
+    """An array. Floats beyond the integers to which they are converted, NaN too, become what `arith.fptosi` makes of them, and integers are
+    not divided by zero: NumPy's processor decides the one, and a warning stands for the other."""
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        """The elements in another type."""
+        wanted = np.dtype(dtype)
+        if wanted.kind != "i" or wanted.name not in ELEMENTS or family(element_of(self.dtype)) != "f":
+            return super().astype(dtype, *args, **options)
+        return tile_of(np.asarray(from_float(np.asarray(self), element_of(wanted))).astype(wanted))
+
+    def __getitem__(self, key: Any) -> Any:
+        return tile_of(super().__getitem__(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, converted(value, self.dtype))
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        return tile_of(array)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if ufunc.__name__ in _DIVISIONS and len(inputs) == 2 and np.result_type(*inputs).kind == "i" and not np.all(inputs[1]):
+            raise Mistake(f"'np.{ufunc.__name__}' divides integers by zero")
+        wanted = options.get("dtype")
+        if method == "reduce" and wanted is not None:
+            inputs = (converted(inputs[0], np.dtype(wanted)), *inputs[1:])
+        out = options.get("out")
+        if out:
+            options["out"] = tuple(_plain(o) for o in out)
+        found = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        if out:
+            return out[0] if len(out) == 1 else out
+        return tuple(map(tile_of, found)) if isinstance(found, tuple) else tile_of(found)
+
+    def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
+        found = super().__array_function__(function, types, given, options)
+        return tile_of(found) if isinstance(found, np.ndarray) else found
+
+
+def tile_of(value: Any) -> Any:
+    """A value as a tile. Integers alone stay numbers, by which one may address."""
+    if isinstance(value, np.generic) and value.dtype.kind not in "iub":
+        return np.asarray(value).view(Values)
+    return value.view(Values) if isinstance(value, np.ndarray) else value
+
+
+def converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """What is stored to elements of a type: floats become integers as they do in `Values.astype`."""
+    if dtype.kind != "i" or np.asarray(value).dtype.kind not in "fV":
+        return value
+    return np.asarray(value).view(Values).astype(dtype)
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, Values) else value
