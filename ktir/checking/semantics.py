@@ -28,7 +28,7 @@ from ktir.emulator.reference.tape.values import ELEMENT_BYTES
 from ktir.emulator.strides import dense_strides
 from ktir.lowering.compile import launch_arguments
 from ktir.mlir import ir
-from ktir.package import HostTensor, LaunchArgument, LaunchSpec, Package, read
+from ktir.package import HostTensor, LaunchArgument, LaunchSpec, Package
 from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.pipeline import Pass, Step
 from ktir.roles import OWN_ROLES
@@ -226,7 +226,7 @@ class SemanticsCheck:
         package = Package(program, LaunchSpec(kernel_name=program.name, pool_size=pool, args=tuple(self.launch)), {})
         arrays = [a.copy() for a in subject.values]
         with lying(arrays, self.hosts) as held:
-            Executable(read(package.to_files()), target_of(module))(*held)
+            Executable.load(package.to_files(), target_of(module))(*held)
         return arrays
 
     def _compare(self, step: Step, subject: _Subject, found: Arrays, writers: _Writers, disturbance: Disturbance | None) -> None:

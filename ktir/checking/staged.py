@@ -17,7 +17,7 @@ from ktir.emulator.strides import as_memory, dense_strides
 from ktir.lowering.compile import compile_logical, launch_arguments
 from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.mlir import ir
-from ktir.package import HostTensor, LaunchArgument, read
+from ktir.package import HostTensor, LaunchArgument
 from ktir.passes.ktir_to_allocated import STAGES, ToAllocated, Way
 from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
@@ -106,7 +106,7 @@ def run_at_stage(
         arguments = [value for position, value in enumerate(arguments) if position not in given]
         arguments += [_at(memory or {}, p) for p in places]
     if engine == "spyre":
-        executable = Executable(read(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance)))
+        executable = Executable.load(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance))
         hosts = executable.spec.hosts
         if len(hosts) == len(arguments):
             names = {s.argument.host.arg: s.argument.name for s in executable.slots if s.argument.host is not None}

@@ -85,7 +85,7 @@ class _Steady:
         finally:
             cache.owner.reset(token)
         self._written = [k for k in written if k not in self._made]
-        if (prepared := loaded.prepared([on_card(t) for t in tensors])) is not None:
+        if (prepared := loaded.prepared([on_card(t) for t in tensors], self._made)) is not None:
             self._kernel, self._prepared = weakref.ref(loaded), weakref.ref(prepared)
 
 

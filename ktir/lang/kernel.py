@@ -33,7 +33,6 @@ from ktir.lang.tracing import Traced, trace
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_lift import TOLERANCE, WAY, WAYS
 from ktir.mlir import ir
-from ktir.package import read
 from ktir.pipeline import run_pipeline
 from ktir.runtime import failures
 from ktir.runtime.executable import Executable
@@ -239,7 +238,7 @@ class Kernel:
                         left = [i for i in range(len(traced.roles)) if i not in numbers]
                         used = {i for i, a in zip(left, function.arguments, strict=True) if next(iter(a.uses), None) is not None}
                         taken = [i for i in taken if i in used]
-                found = _OnChip(Executable(read(compile_logical(module))), tuple(taken), tuple(said))
+                found = _OnChip(Executable.load(compile_logical(module)), tuple(taken), tuple(said))
             for r in said:
                 remark(r.kind, r.pass_name, r.message, r.location)
             return found

@@ -20,7 +20,6 @@ from ktir.context import context
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.capture import capture
 from ktir.mlir import ir
-from ktir.package import read
 from ktir.perf.models import Kinds, Step, cache_of, configured, dtype_of, kept_bytes, kinds_of, model_of, on_host
 from ktir.perf.plan import Case
 from ktir.runtime.executable import Executable
@@ -54,7 +53,7 @@ def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> int:
     text = capture(model.to_empty(device="cpu"), *inputs)
     with context(), ir.Location.unknown():
         files = compile_logical(parse_module(text, name))
-    return Executable(read(files)).machine.report.cycles
+    return Executable.load(files).machine.report.cycles
 
 
 def _layers(case: Case, kinds: Kinds) -> int:

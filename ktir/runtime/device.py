@@ -32,6 +32,11 @@ class Binding(NamedTuple):
     any: bool
     own: Owned
 
+    @property
+    def writes_all(self) -> bool:
+        """Whether the program writes all of the tensor without a look at what was there before, and that may stay as it is."""
+        return self.adopts and self.argument.role == "output"
+
     def read(self, allocation: Allocation) -> DeviceForm:
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
         form = allocation.forms.get(self.place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.machine.kept import Kept
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
-from ktir.package import HostTensor, LaunchArgument, Package
+from ktir.package import HostTensor, LaunchArgument, Package, read
+from ktir.package.manifest import PROGRAM
 from ktir.runtime import metrics, notices
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.host import Host
@@ -79,10 +80,14 @@ class Executable:
     all programs of the process and kept while it has the same content (`ktir.runtime.memory.forms`).
     """
 
-    def __init__(self, package: Package, target: Target | None = None, kept: Kept | None = None) -> None:
-        """`kept`: what a machine has found out about the package before, on its own target."""
+    def __init__(self, package: Package, target: Target | None = None, kept: Kept | None = None, *, encoded: bytes | None = None) -> None:
+        """`kept`: what a machine has found out about the package before, on its own target. encoded: the bytes that the program was read
+        from, where it is as it was read; see `load`.
+        """
         self.spec = package.launch_spec
-        self.machine = Machine(package.program, package.target if target is None else target, kept if target is None else None)
+        figures, known = (package.target, kept) if target is None else (target, None)
+        self.machine = Machine(package.program, figures, known, wellformed=encoded is not None)
+        self._encoded = encoded
         self.slots = [Slot(a, self._wanted(a)) for a in self.spec.args]
         self.layouts = [s.layout for s in self.slots]
         self.lock = Lock()
@@ -97,7 +102,14 @@ class Executable:
             notices.warn_once(self.spec.kernel_name, "dl16", KtirError(_LOSS.format(self.spec.kernel_name, " and ".join(halves))))
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
-        self._step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3, self.machine)
+        self.step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3, self.machine)
+
+    @classmethod
+    def load(cls, files: Mapping[str, bytes], target: Target | None = None, kept: Kept | None = None) -> Executable:
+        """Of the files of a package. Reading checks that the program is well-formed; nobody can change it before it is launched, so
+        nothing asks again, and a card gets the bytes that were read. Raises PackageError.
+        """
+        return cls(read(files), target, kept, encoded=files[PROGRAM])
 
     def _wanted(self, argument: LaunchArgument) -> HostTensor | None:
         """What the program says of the tensor of an argument; None where it says nothing."""
@@ -127,36 +139,36 @@ class Executable:
                 if taken:
                     shared.release(taken)
         if card is None:
-            monitor.note(0, self._step)  # tensors of the host: there is a chip, and no copies
+            monitor.note(0, self.step)  # tensors of the host: there is a chip, and no copies
         self._launched()
 
-    def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
+    def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:
         """What launches on tensors that lie as these. None where not all are on a card, each as the program expects it from the beginning
-        of its allocation on.
+        of its allocation on. made: numbers of those that are made for each launch, which nobody has seen before.
         """
         card = self._card(tensors)
         if card is None or len(tensors) != self.hosts or not all(type(t) is DeviceTensor and not t.view.offset for t in tensors):
             return None
-        key = card, *((t.view, t.allocation.nbytes) for t in tensors)
+        key = card, frozenset(made), *((t.view, t.allocation.nbytes) for t in tensors)
         if key not in self._prepared and all(self._operand(s, tensors[s.host], None) is tensors[s.host] for s in self.slots if s.host >= 0):
             if len(self._prepared) >= _MOST_PREPARED:
                 self._prepared.clear()
-            self._prepared[key] = Prepared(self.plan(card), self.slots, tensors)
+            self._prepared[key] = Prepared(self, card, tensors, made)
         return self._prepared.get(key)
 
     def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
         """Launch by it; see `Prepared.launch`."""
-        with self.lock, prepared.plan.card.compute:
-            if not prepared.launch(self.machine, self._step, handles):
-                return False
+        if not prepared.launch(handles):
+            return False
         self._launched()
         return True
 
     def _launched(self) -> None:
         metrics.count(chip=1)
         here = _recorder.get()
-        for launches in ([] if here is None else [here]) + _recorders:
-            launches.append(Launch(self.spec.kernel_name, self.machine))
+        if here is not None or _recorders:
+            for launches in ([] if here is None else [here]) + _recorders:
+                launches.append(Launch(self.spec.kernel_name, self.machine))
 
     def _card(self, tensors: Sequence[Any]) -> Card | None:
         """The card of those that are on one. Raises KtirError for several."""
@@ -169,11 +181,14 @@ class Executable:
                 card = own
         return card
 
+    def _bytes(self) -> bytes:
+        return encode(self.machine.program) if self._encoded is None else self._encoded
+
     def plan(self, card: Card) -> JobPlan:
         """The program on a card, prepared once."""
         found = self._plans.get(card)
         if found is None:
-            found = self._plans[card] = JobPlan(card, self.spec.kernel_name, self.slots, lambda: encode(self.machine.program))
+            found = self._plans[card] = JobPlan(card, self.spec.kernel_name, self.slots, self._bytes)
         return found
 
     def _launch(self, card: Card | None, tensors: Sequence[Any], stamps: Sequence[object | None], mode: Mode, taken: list[Form]) -> None:
@@ -208,7 +223,7 @@ class Executable:
             nothing([carrier for *_, carrier in written])
             notices.warn_once("card", "null", KtirError("programs are not computed, what they write is 0: FLEX_COMPUTE is NULL"))
         if card is not None:
-            card.run(self._step)
+            card.run(self.step)
         for slot, operand, carrier in written:
             operand.close(slot, carrier)
             if card is not None and isinstance(operand, Host):

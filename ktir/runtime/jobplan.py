@@ -7,6 +7,7 @@ segment, and with them what is the program's own: pools, iotas, and room for wha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,6 +58,9 @@ class Correction:
 
 class JobPlan:
     """A program prepared on a card. `program`: gives its bytes, once."""
+
+    _ending = staticmethod(sys.is_finalizing)
+    """See `Forms`."""
 
     def __init__(self, card: Card, name: str, slots: Sequence[Slot], program: Callable[[], bytes]) -> None:
         """Raises DeviceOutOfMemory where the segment of programs has no room."""
@@ -117,5 +121,5 @@ class JobPlan:
             self.card.give(address, self._bytes_of(index))
 
     def __del__(self) -> None:
-        if hasattr(self, "_at"):
+        if not self._ending() and hasattr(self, "_at"):
             self.free()

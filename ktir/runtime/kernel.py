@@ -7,7 +7,7 @@ end of a launch that succeeded, so a second try starts from the same data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -57,12 +57,12 @@ class Kernel:
                 kept = machines.load(self._to_keep) if self._to_keep else None
                 if kept is not None:
                     self._to_keep = None
-                self._chip = Executable(read(self._files), kept=kept)
+                self._chip = Executable.load(self._files, kept=kept)
             return self._chip
 
-    def prepared(self, tensors: Sequence[Any]) -> Prepared | None:
+    def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:
         """What launches the chip's program, once that has run, on tensors that lie as these; see `Executable.prepared`."""
-        return self._chip.prepared(tensors) if self._chip else None
+        return self._chip.prepared(tensors, made) if self._chip else None
 
     def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
         """Launch by it on tensors that begin where their allocations do. False, and nothing is written, where it is not for these, or what

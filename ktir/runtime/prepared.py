@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
-from ktir.runtime.jobplan import JobPlan
+from ktir.runtime.jobplan import Carrier, JobPlan
 from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
+from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.hardware import nothing
 from ktir.runtime.memory.slot import Slot
 from ktir.runtime.time.steps import Step
@@ -23,86 +26,154 @@ _state, _address, _carrier = attrgetter("state"), attrgetter("address"), attrget
 
 def taking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """What takes of a sequence what is at these places."""
-    return itemgetter(*places) if len(places) > 1 else lambda given: tuple(given[k] for k in places)
+    if len(places) == 1:
+        (place,) = places
+        return lambda given: (given[place],)
+    return itemgetter(*places) if places else lambda _: ()
+
+
+class Chip(Protocol):
+    """An executable, as its prepared launches know it."""
+
+    slots: list[Slot]
+    machine: Machine
+    step: Step
+    lock: Lock
+
+    def plan(self, card: Card) -> JobPlan:
+        """The program on a card."""
+        ...
+
+
+class _Argument(NamedTuple):
+    """An argument that a tensor gives: its number, that of the tensor, the bytes of its allocation, and what it is of that."""
+
+    number: int
+    of: int
+    nbytes: int
+    binding: Binding
+
+    def allocation(self, handle: int, card: Card) -> Allocation | None:
+        """That of a handle, if it is as this one."""
+        found = held(handle)
+        return None if found is None or found.card is not card or found.nbytes != self.nbytes else found
 
 
 class Prepared:
     """A program for tensors of these views on one card, which it takes as they lie. Its executable keeps it."""
 
-    def __init__(self, plan: JobPlan, slots: Sequence[Slot], tensors: Sequence[DeviceTensor]) -> None:
-        """Raises DeviceOutOfMemory where the program has no room."""
-        self.plan = plan
-        given = [(i, slot, slot.host, tensors[slot.host]) for i, slot in enumerate(slots) if slot.host >= 0]
-        self.reads = [(i, k, tensor.binding(slot)) for i, slot, k, tensor in given if slot.reads]
-        """Number of the argument, and of its tensor, and what it is of that."""
-        self.writes = [(i, k, tensor.allocation.nbytes, tensor.binding(slot)) for i, slot, k, tensor in given if not slot.reads]
-        """Likewise, with the bytes of the allocation."""
-        self._written = [k for _, k, *_ in self.writes]
-        own = [(i, slot) for i, slot in enumerate(slots) if slot.host < 0]
-        self.carriers = [slot.iota for _, slot in own]
+    def __init__(self, chip: Chip, card: Card, tensors: Sequence[DeviceTensor], made: Collection[int]) -> None:
+        """made: numbers of tensors that are made for each launch, which nobody has seen before. Raises DeviceOutOfMemory where the program
+        has no room.
+        """
+        self.chip = chip
+        self.plan = plan = chip.plan(card)
+        given = [(slot, _argument(i, slot, tensors)) for i, slot in enumerate(chip.slots) if slot.host >= 0]
+        times = Counter(id(tensors[slot.host].allocation) for slot, _ in given)
+        new = {k for k in made if times[id(tensors[k].allocation)] == 1}
+        self.reads = [a for slot, a in given if slot.reads]
+        self.new = [a for slot, a in given if not slot.reads and a.of in new and a.binding.writes_all]
+        """What the program writes of tensors that nobody has seen before."""
+        self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
+        """What it writes of others."""
+        self._written = [a.of for a in self.writes]
+        own = [(i, slot) for i, slot in enumerate(chip.slots) if slot.host < 0]
+        self.carriers: list[Carrier] = [slot.iota for _, slot in own]
         """Of what no tensor gives."""
         self.addresses = [plan.own(i) for i, _ in own]
         """Likewise."""
-        grouped = [i for i, _ in own] + [i for i, *_ in self.reads] + [i for i, *_ in self.writes]
+        grouped = [i for i, _ in own] + [a.number for group in (self.reads, self.new, self.writes) for a in group]
         self._in_order = taking(sorted(range(len(grouped)), key=grouped.__getitem__))
         """Takes the arguments in their order from what no tensor gives, what is read, and what is written."""
-        self._read = taking([k for _, k, _ in self.reads])
+        self._read = taking([a.of for a in self.reads])
         self._last = array("q")
         """The handles of what the last launch read, if all of it is known."""
         self._forms: list[DeviceForm] = []
+        self._states: list[Hashable] = []
+        """Of these, when they were looked for."""
         self._occupied: frozenset[int] = frozenset()
-        """Where these lie."""
+        """Where they lie."""
         self._bounds: dict[int, Callable[[], float]] = {}
 
-    def launch(self, machine: Machine, step: Step, handles: Sequence[int]) -> bool:
-        """Launch on tensors that begin where their allocations do; who calls holds the machine and the card. False where it is not for
-        these. Raises as `Executable.__call__` does; then nothing is written, either.
+    def launch(self, handles: Sequence[int]) -> bool:
+        """Launch on tensors that begin where their allocations do. False where it is not for these. Raises as `Executable.__call__` does;
+        then nothing is written, either.
         """
-        plan, card = self.plan, self.plan.card
-        read = array("q", self._read(handles))
-        if (read != self._last or None in map(_state, self._forms)) and not self._look(read):
-            return False
-        forms = self._forms
-        places = [*self.addresses, *map(_address, forms)]
-        carriers: list[NDArray[Any] | None] = [*self.carriers, *map(_carrier, forms)]
+        chip, plan, card = self.chip, self.plan, self.plan.card
+        with chip.lock, card.compute:
+            read = array("q", self._read(handles))
+            if (read != self._last or [*map(_state, self._forms)] != self._states) and not self._look(read):
+                return False
+            forms = self._forms
+            places = [*self.addresses, *map(_address, forms)]
+            carriers: list[Carrier] = [*self.carriers, *map(_carrier, forms)]
+            for argument in self.new:
+                allocation = argument.allocation(handles[argument.of], card)
+                if allocation is None:
+                    return False
+                binding = argument.binding
+                carriers.append(filled := card.carrier(binding.entries))
+                filled.fill(np.nan)
+                places.append(allocation.begin(binding.place, filled))
+            written = self._open(handles, places, carriers) if self.writes else []
+            if written is None:
+                return False
+            ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)])
+            first = len(self.carriers) + len(forms)
+            if card.computes:
+                chip.machine.launch(ready, "tape", self._bounds)
+            else:
+                nothing(carriers[first:])
+            card.run(chip.step)
+            for (_, _, _, binding), filled in zip(self.new, carriers[first:], strict=False):
+                if binding.place.settles and filled is not None:
+                    binding.place.settle(filled)
+            for allocation, binding, filled, address in written:
+                binding.close(allocation, filled, address)
+        return True
+
+    def _open(
+        self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
+    ) -> list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] | None:
+        """What the program writes of tensors that were there before; their addresses and carriers are added to these. None where it is not
+        for these tensors.
+        """
+        plan = self.plan
         written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
         several = len({handles[k] for k in self._written}) < len(self._written)
-        for i, k, nbytes, binding in self.writes:
-            allocation = held(handles[k])
-            if allocation is None or allocation.card is not card or allocation.nbytes != nbytes:
-                return False
+        for argument in self.writes:
+            allocation, binding = argument.allocation(handles[argument.of], plan.card), argument.binding
+            if allocation is None:
+                return None
             twice = several and any(allocation is other for other, *_ in written)  # one after the other, then
             carriers.append(filled := binding.open(allocation))
             address = None if twice else binding.address(allocation, self._occupied)
-            places.append(plan.own(i) if address is None else address)
+            places.append(plan.own(argument.number) if address is None else address)
             written.append((allocation, binding, filled, address))
-        ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)])
-        if card.computes:
-            machine.launch(ready, "tape", self._bounds)
-        else:
-            nothing([filled for _, _, filled, _ in written])
-        card.run(step)
-        for allocation, binding, filled, address in written:
-            binding.close(allocation, filled, address)
-        return True
+        return written
 
     def _look(self, read: array[int]) -> bool:
         """Find the forms of what is read, where they are not those of the last launch. False where it is not on the card. Raises
         OutOfRange.
         """
-        last, self._last = self._last or array("q", [-1]) * len(read), array("q")
-        forms: list[DeviceForm | None] = [*self._forms] or [None] * len(read)
-        moved = not self._forms
-        for n, (i, _, binding) in enumerate(self.reads):
-            form = forms[n]
-            if read[n] != last[n] or form is None or form.state is None:
+        last, self._last = self._last, array("q")
+        forms: list[Any] = [*self._forms] if last else [None] * len(read)
+        moved = not last
+        for n, (number, _, _, binding) in enumerate(self.reads):
+            before = forms[n]
+            if before is None or read[n] != last[n] or before.state != self._states[n]:
                 allocation = held(read[n])
                 if allocation is None or allocation.card is not self.plan.card:
                     return False
-                before, forms[n] = form, (form := binding.read(allocation))
-                moved = moved or before is None or before.address is not form.address
-                self._bounds[i] = form.largest
-        self._forms, self._last = [form for form in forms if form is not None], read
+                form = forms[n] = binding.read(allocation)
+                moved = moved or before is None or before.address != form.address
+                self._bounds[number] = form.largest
+        self._forms, self._states, self._last = forms, [*map(_state, forms)], read
         if moved:
-            self._occupied = frozenset(map(_address, self._forms))
+            self._occupied = frozenset(map(_address, forms))
         return True
+
+
+def _argument(number: int, slot: Slot, tensors: Sequence[DeviceTensor]) -> _Argument:
+    tensor = tensors[slot.host]
+    return _Argument(number, slot.host, tensor.allocation.nbytes, tensor.binding(slot))

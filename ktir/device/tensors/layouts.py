@@ -197,6 +197,8 @@ def install() -> None:
         stock = getattr(owner, name)
         ours = functools.wraps(stock)(_bound(function, stock))
         setattr(owner, name, ours)
+        if owner is torch.Tensor:
+            setattr(owner, f"_stock_{name}", stock)  # Dynamo knows as methods of tensors what it finds there, under any name
         if stock in UninitializedTensorMixin._allowed_methods:  # what lazy modules may do before they know their sizes
             UninitializedTensorMixin._allowed_methods.append(ours)
     torch.Tensor.device_tensor_layout = get_spyre_tensor_layout  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ _ranges: dict[int, int] = {}
 class _Pinned(np.ndarray):
     """What a storage of pinned memory holds: its end is that of the range."""
 
+    _ending = staticmethod(sys.is_finalizing)  # then nothing need be given back
+
     def __del__(self) -> None:
-        if self.base is None and _ranges:
+        if not self._ending() and self.base is None and _ranges:
             _ranges.pop(self.__array_interface__["data"][0], None)
 
 

@@ -19,6 +19,7 @@ import torch
 if TYPE_CHECKING:
     from ktir.runtime.device import DeviceTensor
     from ktir.runtime.memory.allocation import Allocation
+    from ktir.runtime.memory.card import Card
 
 _EXTERNAL = 12  # kDLExtDev: torch makes it PrivateUse1
 _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
@@ -96,7 +97,8 @@ def maker(
     nbytes, dims = _bytes(size, stride, dtype), len(size)
     ones, shape = (1,) * dims, (*size, *stride)
     kind = _EXTERNAL | device << 32, dims | packed << 32
-    (reserved, allocate), inference = _memory(), torch.is_inference_mode_enabled
+    memory, inference = _memory(), torch.is_inference_mode_enabled
+    card, reserved, allocation, no_room = memory.card(device), memory.handle, memory.allocation, memory.no_room
     blank: tuple[list[_Blank], list[_Blank]] = [], []  # in inference mode tensors are others
 
     def new() -> _Blank:
@@ -118,7 +120,10 @@ def maker(
         except IndexError:
             some += [new() for _ in range(batch - 1)]
             tensors, held, handle = new()
-        held.allocation = allocate(nbytes, device, handle)
+        try:
+            held.allocation = allocation(card, nbytes, handle)
+        except no_room as error:
+            raise memory.without_room(error) from None
         return tensors
 
     return make
@@ -149,10 +154,13 @@ _Blank = tuple[Sequence[torch.Tensor], _Held, int]
 
 
 class _Memory(NamedTuple):
-    """What gives memory: of a card, so many bytes, with a handle that was reserved."""
+    """The cards, what reserves a handle, what is memory of a card, its error where there is no room, and that in torch's words."""
 
+    card: Callable[[int], Card]
     handle: Callable[[int], int]
-    allocate: Callable[[int, int, int], Allocation]
+    allocation: type[Allocation]
+    no_room: type[Exception]
+    without_room: Callable[[Any], Exception]
 
 
 @cache
@@ -165,14 +173,11 @@ def _memory() -> _Memory:
     while before_first:
         before_first.pop()()
 
-    def allocate(nbytes: int, device: int, handle: int) -> Allocation:
-        try:
-            return Allocation(card(device), nbytes, handle)
-        except DeviceOutOfMemory as error:
-            failures.capture(error)
-            raise torch.OutOfMemoryError(out_of_memory(error)) from None
+    def without_room(error: Any) -> Exception:
+        failures.capture(error)
+        return torch.OutOfMemoryError(out_of_memory(error))
 
-    return _Memory(reserved, allocate)
+    return _Memory(card, reserved, Allocation, DeviceOutOfMemory, without_room)
 
 
 def out_of_memory(error: Any) -> str:

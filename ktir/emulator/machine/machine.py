@@ -47,22 +47,24 @@ class Machine:
     `launch` then only computes. A machine runs one launch at a time.
     """
 
-    def __init__(self, program: Program, target: Target, kept: Kept | None = None) -> None:
-        """`kept` is what another machine has found out about the same program and target: then only `trace` runs the control plane."""
+    def __init__(self, program: Program, target: Target, kept: Kept | None = None, *, wellformed: bool = False) -> None:
+        """`kept` is what another machine has found out about the same program and target: then only `trace` runs the control plane.
+        wellformed: the program is as it was read, which has shown that it is.
+        """
         begin = thread_time()
         self.program = program
         self.target = target
         self._kept = kept
-        self.report: MachineReport = self._checked() if kept is None else kept.report
+        self.report: MachineReport = self._checked(wellformed) if kept is None else kept.report
         self.seconds = thread_time() - begin
         """CPU time that checks and the tape took so far."""
         self._divides = divides_by_data(program)
         self._pools: dict[int, Array] = {}
         self._copies: dict[int, Array] = {}
 
-    def _checked(self) -> MachineReport:
+    def _checked(self, wellformed: bool) -> MachineReport:
         """The report of a program without fault."""
-        problems = verify(self.program, self.target)
+        problems = verify(self.program, self.target, wellformed=wellformed)
         if problems:
             raise ProgramError(problems)
         check_grid(self.program, self.trace)

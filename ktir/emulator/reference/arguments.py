@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,35 @@ class Bound:
     placed: tuple[tuple[str, int, int, int, str, int], ...] = ()
     copies: tuple[Copy, ...] = ()
     """Those of arrays that are not as the program takes them."""
+    given: tuple[tuple[int, int, NDArray[Any]], ...] = ()
+    """Where there are copies: number of the argument, of its array, and what the caller gave."""
+
+    def apart(self, function: Function, written: Collection[int]) -> None:
+        """Raises KtirError where the program takes memory of the caller's as several arrays, and writes one of them: the others would not
+        hold that.
+        """
+        for copy, (i, number, host) in itertools.product(self.copies, self.given):
+            if number != copy.number and (number in written or copy.number in written) and _share(copy.host, host):
+                first = next(k for k, n, _ in self.given if n == copy.number)
+                both = " and ".join(_label(function, k) for k in sorted((first, i)))
+                text = f"{both} of '{function.name}' share memory, of which the program takes copies that lie otherwise, and one is written"
+                raise KtirError(f"{text}; give it memory of its own", function.where.location)
+
+
+def _share(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=_SOUGHT)
+    except np.exceptions.TooHardError:
+        return True
+
+
+_SOUGHT: Any = 1 << 16
+"""Places that are tried until it is known whether two arrays share elements."""
+
+
+def _label(function: Function, i: int) -> str:
+    name = function.arguments[i].name
+    return f"argument {i}" + (f" ('{name}')" if name else "")
 
 
 def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], memory: Mapping[Any, Any]) -> Bound:
@@ -96,8 +125,11 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
             raise KtirError(f"'{function.name}' takes {len(parameters)} arguments, but got {len(values)}", function.where.location)
     arrays: list[NDArray[Any]] = []
     signature: list[tuple[Any, ...]] = []
+    whole: list[tuple[int, NDArray[Any]]] = []
     made: dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
     for i, (value, parameter) in enumerate(zip(values, parameters, strict=True)):
+        if isinstance(value, np.ndarray):
+            whole.append((i, value))
         if isinstance(value, np.ndarray) and value.ndim and _is_other(parameter, value):
             place = (value.__array_interface__["data"][0], value.nbytes, value.strides, parameter.narrow, parameter.lies)
             if place not in made:
@@ -113,8 +145,9 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
     placed.sort()
     _check_places(placed)
     numbers = {id(array): number for number, array in enumerate(arrays)}
-    copies = (Copy(numbers[id(memory)], host, view) for host, view, memory in made.values() if view is not host and id(memory) in numbers)
-    return Bound(tuple(signature), arrays, tuple(placed), tuple(copies))
+    copies = [Copy(numbers[id(memory)], host, view) for host, view, memory in made.values() if view is not host and id(memory) in numbers]
+    known = [(i, entry[1], value) for i, value in whole if copies and (entry := signature[i])[0] == "array"]
+    return Bound(tuple(signature), arrays, tuple(placed), tuple(copies), tuple(known))
 
 
 def _is_other(parameter: Argument, value: NDArray[Any]) -> bool:
@@ -178,10 +211,8 @@ def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:
 
 
 def _describe(function: Function, i: int, parameter: Argument, value: Any, arrays: list[NDArray[Any]]) -> tuple[Any, ...]:
-    label = f"argument {i}" + (f" ('{parameter.name}')" if parameter.name else "") + f" of '{function.name}'"
-
     def fault(text: str) -> KtirError:
-        return KtirError(f"{label} {text}", function.where.location)
+        return KtirError(f"{_label(function, i)} of '{function.name}' {text}", function.where.location)
 
     if value is None:
         if parameter.role != "pool" or parameter.elements is None or parameter.element is None:

@@ -211,6 +211,7 @@ def execute(
             raise KtirError(f"memory in LX of tile {tile}: the program has {most} tiles", function.where.location)
     plan, began, made = _planned((key, name, bound.signature, bound.placed, policy), program, function, bound, observer)
     _check_writable(plan, function, bound)
+    bound.apart(function, plan.written)
     start = time.perf_counter()
     counts = plan.launch(bound.arrays, observer)
     for copy in bound.copies:

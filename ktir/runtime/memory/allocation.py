@@ -7,8 +7,10 @@ is made from a valid one, which is a relayout. One valid form at least has all o
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -42,9 +44,14 @@ class DeviceForm(Form):
     __slots__ = ("address", "size")  # launches look at many objects that are in no cache of the host: they are small
 
     def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int) -> None:
-        super().__init__(layout, filled, version)
-        self.address = address
-        self.size = size
+        self.layout, self.carrier, self.state, self.address, self.size = layout, filled, version, address, size
+        self.stamp, self.users, self._largest, self._extremes, self._around = None, 0, None, None, None
+
+    def renew(self, filled: NDArray[Any], version: int) -> NDArray[Any]:
+        """It has another carrier from now on; that before, which nobody has any more."""
+        before, self.carrier, self.state = self.carrier, filled, version
+        self._largest = self._extremes = self._around = None
+        return before
 
     def end(self) -> NDArray[Any]:
         """It is not valid any more, which who knows it still sees; its carrier, which nobody has any more."""
@@ -70,6 +77,8 @@ class Allocation:
         "wanted",
     )
 
+    _ending = staticmethod(sys.is_finalizing)  # see `Forms`
+
     def __init__(self, card: Card, nbytes: int, handle: int | None = None) -> None:
         """handle: see `reserved`. Raises DeviceOutOfMemory where the card has no room."""
         self.card = card
@@ -85,7 +94,7 @@ class Allocation:
         """Which of them has taken the place of the linear bytes."""
         self.wanted: tuple[Arrangement, SpyreTensorLayout] | None = None
         """The form in which its user wants it to lie, and how that is published."""
-        self._room = max(rounded(nbytes), _ENTRY)
+        self._room = _room(nbytes)
         """Of the range in which the linear bytes lie, or a form that has taken their place."""
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
@@ -190,27 +199,35 @@ class Allocation:
             if address is None:
                 address = self.reserve(written)
             before = self._forms.get(written)
-            if before is not None and before.address == address:
-                size = before.size
-                self.card.put_back(self._forms.pop(written).end())
-            elif address == self._linear_at:
-                size, self._linear_at = self._room, None
-                self.card.vacate(address, size)
+            if address == self._linear_at:
+                self.begin(written, filled)
+            elif before is not None and before.address == address:
+                self.version += 1
+                self.card.put_back(before.renew(filled, self.version))
             else:
-                size, self._reserved = written.size, None
-            if self._linear_at is not None:
-                self._drop_linear()
-            if self._forms:
+                self.version, self._reserved = self.version + 1, None
                 self._drop_forms()
-            self.version += 1
-            self._forms[written], self._whole = DeviceForm(written.layout, filled, address, size, self.version), written
+                self._forms[written] = DeviceForm(written.layout, filled, address, written.size, self.version)
+            self._whole = written
+            self._drop_linear()
+            if len(self._forms) > 1:
+                self._drop_forms(but=written)
+
+    def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
+        """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs
+        it, and who calls holds the card. The address of the form.
+        """
+        self.version, self._whole = self.version + 1, written
+        address, size = self._in_place_of_linear(written.size)
+        self._forms[written] = DeviceForm(written.layout, filled, address, size, self.version)
+        return address
 
     def reserve(self, wanted: Arrangement, read: Collection[int | None] = ()) -> int:
         """The address that a form will have that a program is about to write, which is none of those that it reads."""
         with self.card.compute:
-            if self._reserved is not None and (self._reserved[0] is wanted and self._reserved[1] not in read):
-                return self._reserved[1]
             if self._reserved is not None:
+                if self._reserved[0] is wanted and self._reserved[1] not in read:
+                    return self._reserved[1]
                 self._drop_reserved()
             before = self._forms.get(wanted)
             if before is not None and before.address not in read:
@@ -234,6 +251,8 @@ class Allocation:
         self._drop_reserved()
 
     def __del__(self) -> None:
+        if self._ending():
+            return
         self.free()
         if hasattr(self, "handle"):
             self.card.asked(self.handle, -self.nbytes)
@@ -285,11 +304,17 @@ class Allocation:
             (_, address, size), self._reserved = self._reserved, None
             self.card.give(address, size)
 
-    def _drop_forms(self) -> None:
-        while self._forms:
-            _, form = self._forms.popitem()
+    def _drop_forms(self, but: Arrangement | None = None) -> None:
+        for place in [p for p in self._forms if p is not but]:
+            form = self._forms.pop(place)
             self.card.give(form.address, form.size)
             self.card.put_back(form.end())
+
+
+@lru_cache(maxsize=1 << 12)
+def _room(nbytes: int) -> int:
+    """What an allocation of so many bytes takes."""
+    return max(rounded(nbytes), _ENTRY)
 
 
 _live: dict[int, weakref.ref[Allocation]] = {}

@@ -10,6 +10,7 @@ all together are bounded in bytes.
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -116,6 +117,9 @@ def _half_of_memory() -> int:
 class Forms:
     """The forms of the memories of a process. May be used by several threads."""
 
+    _ending = staticmethod(sys.is_finalizing)
+    """Whether the interpreter is at its end: it has taken away what modules hold, and nothing need be given back."""
+
     def __init__(self, limit: int | None = None) -> None:
         self.bytes = 0
         """What all forms take."""
@@ -219,6 +223,8 @@ class Forms:
 
     def _died(self, name: int) -> None:
         """A memory is gone. This may come in the middle of anything that this thread does, also under the lock."""
+        if self._ending():
+            return
         self._gone.append(name)
         if self._lock.acquire(blocking=False):
             try:

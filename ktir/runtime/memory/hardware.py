@@ -49,10 +49,11 @@ def hardware() -> Hardware:
     return Hardware(True, _computes(os.environ.get("FLEX_COMPUTE", "")), _bytes(os.environ.get("FLEX_MOCK_DEVICE_MEMORY_SIZE", "")))
 
 
-def nothing(carriers: Iterable[NDArray[np.float32]]) -> None:
+def nothing(carriers: Iterable[NDArray[np.float32] | None]) -> None:
     """What a program writes where nothing is computed."""
     for carrier in carriers:
-        carrier.fill(0)
+        if carrier is not None:
+            carrier.fill(0)
 
 
 def _computes(text: str) -> bool:

@@ -411,3 +411,22 @@ def test_constants_that_torch_computes_while_it_traces_are_no_fallback(fallback:
     with torch.no_grad():
         assert torch.equal(run(mine, torch.ones(2, 1, device="spyre")).cpu(), placed(theirs, torch.ones(2, 1)))
     assert not [w for w in recwarn if issubclass(w.category, fallback_of_device.FallbackWarning)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "spyre"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.Tensor.to(x, torch.float32) + 1,
+        lambda x: x + torch.Tensor.new_empty(x, (3,)).shape[0],
+        lambda x: x + torch.Tensor.new_empty_strided(x, (3,), (1,)).shape[0],
+    ],
+    ids=["to", "new_empty", "new_empty_strided"],
+)
+def test_methods_with_options_of_ours_as_functions(function: Callable[[torch.Tensor], torch.Tensor], device: str) -> None:
+    """Dynamo knows them as what they are of torch's, and takes them into one graph."""
+    x = torch.arange(5, dtype=torch.float16).to(device)
+    expected = function(x)
+    found = torch.compile(function, fullgraph=True, backend="eager")(x)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found.cpu(), expected.cpu())

@@ -14,6 +14,8 @@ from ktir.context import context
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.machine import Mode
+from ktir.isa.binary import words
+from ktir.isa.program import Word
 from ktir.layout import Layout
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
@@ -88,6 +90,31 @@ def test_a_steady_launch_arranges_nothing(layer: Executable) -> None:
     assert not y.allocation.is_linear
     assert [form.size for form in w.allocation.forms.values()] == [2 * 96 * 128]  # a row of x meets 70 columns, in two sticks
     assert not w.allocation.is_linear
+
+
+def test_a_program_that_was_read_is_checked_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words are packed by whoever checks or encodes them: once when they are written, and not again once they were read."""
+    packed: list[object] = []
+    plain = words.pack
+
+    def noted(body: list[Word]) -> words.WordArray:
+        packed.append(body)
+        return plain(body)
+
+    monkeypatch.setattr(words, "pack", noted)
+    with context(), ir.Location.unknown():
+        files = compile_logical(parse_module(linear(40, 96, 70, transposed=True).text()), cores=4)
+    assert len(packed) == len({id(body) for body in packed}) > 0
+    packed.clear()
+    card = Card(segment_bytes=SEGMENT)
+    run = Executable.load(files)
+    run(*(put(card, a) for a in linear(40, 96, 70, transposed=True).arrays()))
+    assert not packed
+    plan = run.plan(card)
+    head = card.bytes(plan._at or 0, plan._size)
+    assert files[PROGRAM] in head.tobytes()
+    Executable(read(files))  # of a package that somebody may have changed
+    assert packed
 
 
 def test_one_program_reads_what_another_has_written() -> None:

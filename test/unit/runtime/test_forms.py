@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -165,3 +167,28 @@ def test_threads() -> None:
     gc.collect()
     assert not wrong
     assert forms.bytes == 0
+
+
+OUTLIVED = """
+import abc, sys
+import numpy as np
+from ktir.layout import Layout
+from ktir.runtime.memory import forms
+from ktir.runtime.memory.allocation import Allocation
+from ktir.runtime.memory.card import card
+from ktir.runtime.memory.content import Content
+
+class Owner: pass
+
+sys.kept = forms.shared, *sys.modules.values()  # so that they are emptied, those that were imported last first, and not just dropped
+abc.owner, memory = Owner(), np.zeros((4, 64), np.float16)
+forms.shared.release([forms.shared.take(abc.owner, "", Layout.rows(4, 64), Content(memory), lambda form: None)])
+abc.allocation = Allocation(card(), 1 << 22)
+print("done")
+"""
+
+
+def test_what_outlives_its_modules() -> None:
+    """At its end the interpreter takes away what modules hold, and lets go of memories after that: nobody hears of an error."""
+    ended = subprocess.run([sys.executable, "-c", OUTLIVED], capture_output=True, text=True, check=True, timeout=300)
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
