@@ -130,6 +130,10 @@ def refused(op: ir.Operation | ir.OpView, text: str) -> Unsupported:
     return Unsupported(f"'{op.operation.name}' op {text}", location_text(op.location))
 
 
+class NoSingleGraph(KtirError):
+    """TorchDynamo breaks the graph of a model, or cannot make one: perhaps since the model itself fails on its inputs."""
+
+
 class OutOfRange(KtirError):
     """A launch with values outside of the range for which its program is proved, raised before anything is written."""
 

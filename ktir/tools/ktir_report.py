@@ -11,8 +11,9 @@ from typing import Any
 
 from ktir.cost.least import Least, least_of_kernel, least_of_program
 from ktir.cost.program import kernel_work
-from ktir.diagnostics import KtirError, close_to
+from ktir.diagnostics import KtirError, close_to, some_of
 from ktir.emulator.machine import Machine
+from ktir.emulator.machine.reports.label import label, lines
 from ktir.emulator.machine.reports.report import aligned
 from ktir.emulator.machine.reports.roofline import roofline
 from ktir.isa.resources import Bound, Resource
@@ -28,6 +29,8 @@ _PICTURES = {
     "loop": "the trips of a kernel's tile loop",
 }
 _RESOURCES = {r.name.lower(): r for r in Resource}
+_LONGEST = 10
+"""Kernels of the table at the end."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         changed = {name: machine.bottlenecks.without(*free) for name, free in asked.items()}
         if options.json:
             bounds = {"program": _plain(machine.bottlenecks.program), "kernels": [_plain(b) for b in machine.bottlenecks.kernels]}
-            found = {"report": plain(machine.report), "bounds": bounds, "roofline": [plain(p) for p in places]}
+            does = [{"name": k.name, "does": label(k), "source": lines(machine.program, k)} for k in machine.program.kernels]
+            found = {"report": plain(machine.report), "kernels": does, "bounds": bounds, "roofline": [plain(p) for p in places]}
             print(json.dumps(found | ({"what if": changed} if changed else {}), indent=1))
         else:
             print(machine.report)
@@ -70,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join([*_bounds(machine), "roofline", *(f"  {place}" for place in places)]))
             if changed:
                 print("\n".join(_what_if(machine, changed)))
+            print("\n".join(_longest(machine)))
         _draw(options, package, machine)
     except BrokenPipeError:
         sys.stderr.close()
@@ -123,6 +128,23 @@ def _bounds(machine: Machine) -> list[str]:
 
 def _at_least(least: Least, cycles: int) -> str:
     return f"at least {least.cycles:,.0f} cycles, {least.share(cycles):.0%} of it"
+
+
+def _longest(machine: Machine) -> list[str]:
+    """The kernels that take longest: what they do, for which lines of the source, and what bounds them. Nothing of a single one."""
+    both = zip(machine.program.kernels, machine.report.kernels, machine.bottlenecks.kernels, strict=True)
+    found = sorted(both, key=lambda each: -each[1].cycles)
+    if len(found) < 2:
+        return []
+    total = max(machine.report.cycles, 1)
+    rows = [("kernel", "cycles", "share", "bound by", "does")]
+    for kernel, report, bound in found[:_LONGEST]:
+        places = [place.replace("\\", "/").rpartition("/")[2] for place in lines(machine.program, kernel)]
+        what = label(kernel) + (f"  ({some_of(places)})" if places else "")
+        rows.append((report.name, f"{report.cycles:,}", f"{report.cycles / total:.0%}", bound.resource.title, what))
+    rest = sum(report.cycles for _, report, _ in found[_LONGEST:])
+    more = [f"  and {len(found) - _LONGEST} more: {rest / total:.0%}"] if len(found) > _LONGEST else []
+    return ["longest kernels", *aligned(rows), *more]
 
 
 def _what_if(machine: Machine, changed: dict[str, list[int]]) -> list[str]:

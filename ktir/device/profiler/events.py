@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,6 +26,7 @@ def add_device(events: list[FunctionEvent], session: Session, begin: int, *, flo
     steps were given get names and what these took. flops: whether kernels have counts of operations.
     """
     givers = {number: event for event in events if (number := number_of(event.name)) is not None}
+    operators = _operators(events, givers)
     started = {number: begin + round(event.time_range.start * 1000) for number, event in givers.items()}
     found = list(events)
     for placed in place(session.done, started):
@@ -31,10 +34,30 @@ def add_device(events: list[FunctionEvent], session: Session, begin: int, *, flo
         piece = placed.slice
         if giver is not None:
             giver.name = giver.trace_name = CALLS[piece.category]
-            giver.append_kernel(piece.name, placed.stream.card, piece.ns / 1000)
+            # as of other devices, the time is the operator's, not that of the call
+            operators.get(placed.number, giver).append_kernel(piece.name, placed.stream.card, piece.ns / 1000)
             giver.stack = [*dropwhile(_is_own, giver.stack)]
         found.append(_event(placed, giver, begin, _flops(placed) if flops else 0))
     found.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+    return found
+
+
+def _operators(events: Sequence[FunctionEvent], givers: Mapping[int, FunctionEvent]) -> dict[int, FunctionEvent]:
+    """Number of a step -> the innermost operator of the host that it was given in; outside of operators, the innermost event."""
+    threads: dict[int, list[FunctionEvent]] = defaultdict(list)
+    for event in events:
+        if event.device_type == DeviceType.CPU and not (event.is_async or event.is_python_function):
+            threads[event.thread].append(event)
+    found: dict[int, FunctionEvent] = {}
+    for thread in {giver.thread for giver in givers.values()}:
+        open_: list[FunctionEvent] = []
+        for event in sorted(threads[thread], key=lambda event: (event.time_range.start, -event.time_range.end)):
+            while open_ and open_[-1].time_range.end <= event.time_range.start:
+                open_.pop()
+            if (number := number_of(event.name)) is None:
+                open_.append(event)
+            elif open_:  # what Inductor records of a graph that an operator became is no operator
+                found[number] = next((each for each in reversed(open_) if "::" in each.name), open_[-1])
     return found
 
 
@@ -55,7 +78,7 @@ def _event(placed: Placed, giver: FunctionEvent | None, begin: int, flops: int) 
         device_index=card,
         device_resource_id=stream,
         input_shapes=[],
-        stack=giver.stack if giver is not None else [],
+        stack=[],  # the operator has it: what sums times by stacks counts both
         flops=flops,
         activity_type=piece.category,
         metadata_json=json.dumps(metadata)[1:-1],

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import fx
 from torch._dynamo.exc import Unsupported
 
-from ktir.diagnostics import Diagnostic, KtirError, close_to
+from ktir.diagnostics import Diagnostic, KtirError, NoSingleGraph, close_to
 from ktir.lowering.inductor import artifacts
 from ktir.lowering.inductor.backend import compile_graph
 from ktir.lowering.inductor.nodes import constants_now, lowered_now
@@ -90,7 +90,7 @@ def capture_regions(
     return found
 
 
-def _no_single_graph(error: Exception) -> KtirError | None:
+def _no_single_graph(error: Exception) -> NoSingleGraph | None:
     """What keeps Dynamo from making one graph of a model, at the user's line; None for other errors."""
     said = str(error).splitlines()
     if not isinstance(error, Unsupported) or said[0].startswith("Observed exception"):  # the latter: the model itself raises
@@ -100,7 +100,7 @@ def _no_single_graph(error: Exception) -> KtirError | None:
     note = f"{hint[:1].lower()}{hint[1:]}".rstrip(".")
     where = f"{stack[-1].filename}:{stack[-1].lineno}:{(stack[-1].colno or 0) + 1}" if stack else None
     notes = (Diagnostic("note", note, where),) if note else ()
-    return KtirError(f"expects a model that is one graph, but TorchDynamo breaks it here: {said[0]}", where, notes)
+    return NoSingleGraph(f"expects a model that is one graph, but TorchDynamo breaks it here: {said[0]}", where, notes)
 
 
 def capture_region(model: Any, *inputs: Any) -> Region:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, NoSingleGraph
+
+_ONE_BY_ONE = "return them one by one, `return model, x, y`"
 
 
 class Usage(Exception):
@@ -28,10 +30,10 @@ def on_model(command: str, target: str, output: Path | None, run: Callable[..., 
         model, inputs = model_of(target)
         try:
             run(model, *inputs)
-        except (KtirError, OSError):
-            raise
-        except Exception:
-            _check_eager(target, model, inputs)
+        except Exception as error:
+            # what is refused or cannot be written is told as it is
+            if isinstance(error, NoSingleGraph) or not isinstance(error, (KtirError, OSError)):
+                _check_eager(target, model, inputs)
             raise
     except Usage as error:
         print(f"{command}: error: {error}", file=sys.stderr)
@@ -54,7 +56,8 @@ def _check_eager(target: str, model: Any, inputs: Sequence[Any]) -> None:
     except Exception as error:
         file, _, name = target.rpartition(":")
         said = f"{place_of(error, Path(file))}{type(error).__name__}: {error}"
-        raise Usage(f"the model of '{name}' fails on its example inputs: {said}") from None
+        nested = any(isinstance(each, (tuple, list)) for each in inputs)
+        raise Usage(f"the model of '{name}' fails on its example inputs: {said}" + f"; {_ONE_BY_ONE}" * nested) from None
 
 
 def model_of(target: str) -> tuple[Any, tuple[Any, ...]]:
@@ -75,7 +78,7 @@ def model_of(target: str) -> tuple[Any, tuple[Any, ...]]:
         inspect.signature(getattr(model, "forward", model)).bind(*inputs)
     except TypeError as error:
         text = f"the model of '{name}' does not take {len(inputs)} example inputs: {error}"
-        raise Usage(f"{text}; return them one by one, `return model, x, y`") from None
+        raise Usage(f"{text}; {_ONE_BY_ONE}") from None
     except ValueError:  # of compiled code, which has no signature
         pass
     return model, tuple(inputs)

@@ -119,6 +119,9 @@ def test_operators_have_the_time_of_their_kernels() -> None:
     us = launches[0].machine.report.microseconds
     assert averages["mine"].device_time_total == pytest.approx(averages["aten::mm"].device_time_total, rel=1e-12)
     assert averages["aten::mm"].device_time_total >= us
+    assert averages["aten::mm"].self_device_time_total == averages["aten::mm"].device_time_total, "its own, as on other devices"
+    assert averages["mine"].self_device_time_total == pytest.approx(0, abs=1e-9)
+    assert averages["spyreLaunchKernel"].device_time_total == 0
     assert averages["aten::mm"].input_shapes == [[5, 64], [64, 130]]
     kernel: Any
     kernel, *rest = rows(prof)
@@ -196,19 +199,27 @@ def test_memory(tmp_path: Path) -> None:
     assert 1000 in [size for _, _, size, _ in timeline]
 
 
-def test_stacks_and_modules() -> None:
-    model, a = nn.Sequential(nn.Linear(64, 8)).half().to("spyre"), x.to("spyre")
+def test_stacks_and_modules(tmp_path: Path) -> None:
+    model, a = nn.Sequential(nn.Linear(512, 512)).half().to("spyre"), torch.ones(512, 512).half().to("spyre")
     with torch.no_grad():
         model(a)
         verbose: Any = torch._C._profiler._ExperimentalConfig(verbose=True)  # type: ignore[call-arg]
         with profile(activities=ACTIVE, with_stack=True, experimental_config=verbose) as prof:
             model(a)
     (kernel,) = rows(prof)
-    stack = "\n".join(kernel.stack)
-    assert "ktir/" not in kernel.stack[0], "the device's own frames"
-    assert "test_profiler.py" in stack
-    assert "nn.Module: Linear_0" in stack
-    assert stack.index("Linear_0") < stack.index("Sequential_0")
+    events: Any = prof.events()
+    (call,) = (e for e in events if e.name == "spyreLaunchKernel")
+    (operator,) = (e for e in events if e.name == "aten::addmm")
+    assert "ktir/" not in call.stack[0], "the device's own frames"
+    for event in (call, operator):
+        stack = "\n".join(event.stack)
+        assert "test_profiler.py" in stack
+        assert "nn.Module: Linear_0" in stack
+        assert stack.index("Linear_0") < stack.index("Sequential_0")
+    prof.export_stacks(str(tmp_path / "stacks.txt"), metric="self_privateuse1_time_total")
+    counted = [int(line.rpartition(" ")[2]) for line in (tmp_path / "stacks.txt").read_text().splitlines()]
+    assert counted == [int(kernel.device_time_total)], "each kernel once"
+    assert counted[0] > 1
 
 
 def test_schedules_and_handlers(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
+import ktir
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.occupancy import lives
-from ktir.emulator.machine.reports.roofline import bandwidth, pt_peak, roofline
+from ktir.emulator.machine.reports.roofline import Roofline, bandwidth, pt_peak, roofline
 from ktir.isa.resources import Resource
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
@@ -100,6 +102,45 @@ def test_bounds_and_what_if(package: Path, capsys: pytest.CaptureFixture[str]) -
     assert measured.keys() | most.keys() == {r.title for r in Resource}
     assert not measured.keys() & most.keys()
     assert max(most.values(), default=0) <= max(measured.values())
+
+
+def several(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = torch.softmax(x @ w, -1).sum(0)
+    return y @ w
+
+
+def test_the_longest_kernels_come_with_what_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of many kernels one wants to know where the time goes, and for which lines of the source."""
+    text = ktir.capture(several, torch.zeros(64, 128).half(), torch.zeros(128, 128).half(), debuginfo=True)
+    with context(), ir.Location.unknown():
+        for name, data in compile_logical(parse_module(text)).items():
+            (tmp_path / name).write_bytes(data)
+    machine = Machine(read(tmp_path).program, DATASHEET)
+    reports = sorted(machine.report.kernels, key=lambda k: -k.cycles)
+    assert len(reports) > 1
+    assert main([str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    _, head, *rows = told[told.index("longest kernels") :].splitlines()
+    assert head.split() == ["kernel", "cycles", "share", "bound", "by", "does"]
+    assert [row.split()[0] for row in rows] == [k.name for k in reports]
+    assert [row.split()[1] for row in rows] == [f"{k.cycles:,}" for k in reports]
+    assert [row.split()[2] for row in rows] == [f"{k.cycles / machine.report.cycles:.0%}" for k in reports]
+    first = several.__code__.co_firstlineno + 1
+    places = {f"test_ktir_report.py:{first}", f"test_ktir_report.py:{first + 1}"}
+    assert all(any(place in row for place in places) for row in rows)
+    assert any("matmul" in row for row in rows)
+    assert main([str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [k["name"] for k in data["kernels"]] == [k.name for k in machine.report.kernels]
+    assert {Path(place).name for k in data["kernels"] for place in k["source"]} == places
+
+
+def test_what_computes_nothing_has_no_place_under_a_roof() -> None:
+    copy = Roofline("copy", 0, 204_800, 2.0, 6144.0, 204.8)
+    assert str(copy) == "kernel 'copy': no operations, 102.4 of 204.8 GB/s (50%) of memory"
+    assert str(replace(copy, bytes=0)) == "kernel 'copy': no operations and no bytes of memory"
+    inside = replace(copy, flops=6_144_000, bytes=0)
+    assert str(inside) == "kernel 'copy': no bytes of memory, 3072.0 of 6144.0 GFLOP/s (50%) below the roof of compute"
 
 
 def test_tokens_are_told_by_channel_where_they_are_asked_for(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

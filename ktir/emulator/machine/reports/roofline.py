@@ -50,9 +50,19 @@ class Roofline:
         """Attained as a share of possible."""
         return self.attained / self.possible if self.possible else 0.0
 
+    @property
+    def moved(self) -> float:
+        """The rate at which the kernel moves bytes of memory, in GB/s."""
+        return self.bytes / self.microseconds / 1000 if self.microseconds else 0.0
+
     def __str__(self) -> str:
+        if not self.flops:  # a roof of operations says nothing of it
+            moved = f", {self.moved:.1f} of {self.bandwidth:.1f} GB/s ({self.moved / self.bandwidth:.0%})"
+            rates = moved if self.bytes else " and no bytes"
+            return f"kernel '{self.name}': no operations{rates} of memory"
         rates = f"{self.attained:.1f} of {self.possible:.1f} GFLOP/s"
-        return f"kernel '{self.name}': {self.intensity:.2f} operations per byte, {rates} ({self.share:.0%}) below the roof of {self.roof}"
+        density = f"{self.intensity:,.2f} operations per byte" if self.bytes else "no bytes of memory"
+        return f"kernel '{self.name}': {density}, {rates} ({self.share:.0%}) below the roof of {self.roof}"
 
 
 def pt_peak(target: Target) -> float:

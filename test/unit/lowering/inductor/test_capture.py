@@ -121,6 +121,9 @@ def shapes():
 def tuple_of_one():
     return (lambda pair: pair[0] + pair[1]), (torch.ones(5),)
 
+def nested():
+    return torch.nn.Conv1d(16, 8, 3), (torch.ones(2, 16, 9),)
+
 def branching():
     def model(x):
         if x.sum() > 0:
@@ -155,7 +158,7 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "large",
             (),
             2,
-            "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two, shapes, tuple_of_one, branching",
+            "has no function 'large'; it has small, number, broken, unsupported, tuple_of_two, shapes, tuple_of_one, nested, branching",
         ),
         ("number", (), 2, "'number' in '.*' must return a model and its inputs, but it returned int"),
         ("broken", (), 2, r"calling 'broken' failed: .*script.py:12: ValueError: no such weights"),
@@ -168,8 +171,9 @@ def test_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("shapes", (), 2, "the model of 'shapes' fails on its example inputs: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("tuple_of_one", (), 2, "'tuple_of_one' fails on its example inputs: .*script.py:24: IndexError: tuple index out of range"),
+        ("nested", (), 2, r"'nested' fails on its example inputs: TypeError: conv1d\(\) received [\s\S]*; return them one by one"),
         ("unsupported", (), 1, "nothing to compute"),
-        ("branching", (), 1, r"script.py:28:12: error: expects a model that is one graph, but TorchDynamo breaks it here: Data-dependent"),
+        ("branching", (), 1, r"script.py:31:12: error: expects a model that is one graph, but TorchDynamo breaks it here: Data-dependent"),
         ("small", ("--stage=tilde",), 1, "unknown stage 'tilde'; the stages are region, logical"),
         ("small", ("-o", "/nowhere/x.mlir"), 1, "cannot write '/nowhere/x.mlir': No such file or directory"),
         ("nowhere.py:f", (), 2, "cannot open script 'nowhere.py': no such file"),
