@@ -376,8 +376,22 @@ def looked_up(weight: torch.Tensor, indices: torch.Tensor, padding: int = -1, sc
 
 
 def any_of(x: torch.Tensor, *where: Any, **options: Any) -> Any:
-    """`any`, whose result has dtype uint8 for that dtype alone."""
+    """`any`, whose result has dtype uint8 for that dtype alone. Over no dims, which PyTorch's decompositions take for all, it is of one
+    element each; `all` is made of it.
+    """
+    dims = where[0] if where else options.get("dim")
+    if isinstance(dims, Sequence) and not dims:
+        return torch.ne(x, 0).to(torch.uint8 if x.dtype == torch.uint8 else torch.bool)
     return torch.any(x.to(torch.bool), *where, **options).to(torch.uint8) if x.dtype == torch.uint8 else NotImplemented
+
+
+def _of_bools(combined: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """An extreme of bools; over no dims it is one over all of them, other than that of `any` and `all`."""
+
+    def extreme(x: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        return combined(x, [*dim] or [*range(x.dim())], keepdim=keepdim) if x.dtype == torch.bool else NotImplemented
+
+    return extreme
 
 
 def dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
@@ -413,6 +427,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.median.default: median,
     aten.median.dim: median_along,
     **dict.fromkeys((aten.any.default, aten.any.dim, aten.any.dims), any_of),
+    aten.amax.default: _of_bools(torch.any),
+    aten.amin.default: _of_bools(torch.all),
     aten.embedding_renorm.default: renormed,
     aten.embedding.default: looked_up,
     **functions.DECOMPOSITIONS,

@@ -257,3 +257,14 @@ def test_medians_with_nan(compiled: Any) -> None:
 def test_any_of_bytes_is_a_byte(compiled: Any) -> None:
     functions: Functions = {"all": torch.any, "along": lambda a: a.any(1), "dims": lambda a: torch.any(a, (0, 1)), "every": torch.all}
     compare(compiled, functions, (torch.tensor([[3, 0, 1], [0, 0, 0]], dtype=torch.uint8),), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32])
+def test_over_no_dims(compiled: Any, dtype: torch.dtype) -> None:
+    """`any` and `all` are of one element each then, extremes and sums of all."""
+    functions: Functions = {
+        f"{name} {kept}": lambda a, f=f, kept=kept: f(a, dim=[], keepdim=kept)
+        for name, f in {"any": torch.any, "all": torch.all, "amax": torch.amax, "amin": torch.amin, "sum": torch.sum}.items()
+        for kept in (False, True)
+    }
+    compare(compiled, functions | {"largest": torch.amax, "least": torch.amin}, (torch.tensor([[3, 0, 1], [0, 0, 2]]).to(dtype),), 0)
