@@ -7,7 +7,7 @@ names and declarations of the functions that it calls; what stands outside of fu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -53,6 +53,8 @@ class Analysis:
 
     findings: list[Finding] = field(default_factory=list)
     values: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    settled: bool = True
+    """Whether all is known; else what only the functions together show is not."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,104 @@ class _Read:
 
 def check(text: str) -> Analysis:
     """Reads a text, each part between `// -----` lines as a module of its own. Never raises."""
+    return _check(text, lambda index: None)
+
+
+def check_changed(text: str) -> Analysis:
+    """As `check`, at the price of the functions that are new since a text around them was sound. Where they are sound too, the result is
+    not settled. Never raises."""
+    return _check(text, _check_new)
+
+
+def _check(text: str, shorter: Callable[[Index], Analysis | None]) -> Analysis:
     found = Analysis()
     index = Index(text)
     for start, end in index.sections:
         first = index.position(start)[0]
-        part = _check_part(text[start:end])
-        found.findings += [_moved(f, first) for f in part.findings]
-        found.values |= part.values
+        part = text[start:end]
+        own = index if part == text else Index(part)
+        checked = _parts.get(part) or shorter(own) or _parts.setdefault(part, _check_part(own))
+        found.findings += [_moved(f, first) for f in checked.findings]
+        found.values |= checked.values
+        found.settled &= checked.settled
+    while len(_parts) > _MOST_PARTS:
+        del _parts[next(iter(_parts))]
     return found
 
 
-@lru_cache(64)
-def _check_part(text: str) -> Analysis:
-    index = Index(text)
-    whole = _read(text)
+_parts: dict[str, Analysis] = {}
+"""Parts of texts that were read as a whole."""
+_MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """What was found in a function that was read; lines count from that in which it begins."""
+
+    findings: tuple[Finding, ...]
+    values: tuple[Value, ...]
+
+
+_sound: dict[tuple[str, str], dict[str, _Sound]] = {}
+"""Of modules that read, the functions; by what stands around these, and then by what they need to be read alone."""
+_MOST_SOUND = 16
+
+
+def _around(index: Index) -> tuple[str, str]:
+    """What stands around functions, and their names."""
+    bounds = [0, *(at for f in index.functions for at in (f.start, f.end)), len(index.text)]
+    return "\0".join(index.text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)), " ".join(f.name for f in index.functions)
+
+
+def _keep(index: Index, read: _Read) -> None:
+    """Remember the functions of a module that reads."""
+    head, found = _Head(index, sound=True), {}
+    for function in index.functions:
+        first, last = index.position(function.start)[0] + 1, index.position(function.end)[0] + 1
+        inside = tuple(_moved(f, -first) for f in read.findings if first <= f.line <= last)
+        found[head.with_function(function)[0]] = _Sound(inside, read.values.get(function.name, ()))
+    _sound[_around(index)] = found
+    while len(_sound) > _MOST_SOUND:
+        del _sound[next(iter(_sound))]
+
+
+def _check_new(index: Index) -> Analysis | None:
+    """What is found in the functions that are new in a module that was sound without them; None where more has changed than a few."""
+    known = _sound.get(_around(index))
+    if known is None:
+        return None
+    head = _Head(index, sound=True)
+    alone = [head.with_function(f) for f in index.functions]
+    if sum(text not in known for text, _ in alone) > _MOST_NEW:
+        return None
+    found = Analysis(settled=False)
+    for function, (text, before) in zip(index.functions, alone, strict=True):
+        first = index.position(function.start)[0]
+        if (same := known.get(text)) is not None:
+            found.findings += [_moved(f, first + 1) for f in same.findings]
+            found.values[function.name] = same.values
+            continue
+        read = _read(text)
+        if any(f.line <= before for f in read.findings):  # what stands around it is at fault, or seems so
+            return None
+        found.findings += [_moved(f, first - before) for f in read.findings]
+        found.values |= read.values
+        if read.sound:
+            known[text] = _Sound(tuple(_moved(f, -before - 1) for f in read.findings), read.values.get(function.name, ()))
+        else:
+            found.settled = True
+    _sound[_around(index)] = {text: known[text] for text, _ in alone if text in known}
+    return replace(found, findings=list(dict.fromkeys(found.findings)))
+
+
+_MOST_NEW = 4
+"""Functions, beyond which the text as a whole is read sooner."""
+
+
+def _check_part(index: Index) -> Analysis:
+    whole = _read(index.text)
+    if whole.sound and index.functions:
+        _keep(index, whole)
     if whole.sound or not index.functions:
         return Analysis(list(whole.findings), whole.values)
     head = _Head(index)
@@ -107,12 +193,13 @@ def _moved(finding: Finding, lines: int) -> Finding:
 class _Head:
     """What a function needs of the text around it to be read alone. What does not read itself is left out of it."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, index: Index, *, sound: bool = False) -> None:
+        """sound: all of it is known to read."""
+        self.index, self.sound = index, sound
         self.first = min(f.start for f in index.functions)
         opening = _MODULE.search(index.plain, 0, self.first)
         self.opening = index.text[opening.start() : opening.end()] if opening else ""
-        if self.opening and not _read(f"{self.opening}\n}}").sound:
+        if self.opening and not sound and not _read(f"{self.opening}\n}}").sound:
             self.opening = "module {"
         self.closing = "\n}" if self.opening else ""
         self.faults: list[Finding] = []
@@ -131,6 +218,8 @@ class _Head:
                     break
                 text = self.index.text[at:end]
             found[name] = text
+            if self.sound:
+                continue
             before = self._needed(text, {other: of for other, of in found.items() if other != name})
             read = _read("\n".join([*before, text]))
             if not read.sound:
@@ -156,7 +245,7 @@ class _Head:
         """The function without its body; empty, if that does not read."""
         header = function.text[: function.body - function.start].rstrip()
         text = _VISIBILITY.sub("func.func private", header, count=1)
-        return text if _read("\n".join([*self._needed(text, self.aliases), text])).sound else ""
+        return text if self.sound or _read("\n".join([*self._needed(text, self.aliases), text])).sound else ""
 
     def with_function(self, function: Function) -> tuple[str, int]:
         """The function as a text that can be read alone, and how many lines of it stand before the function."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
 
 from ktir.editor.check import Analysis, Finding
 from ktir.editor.completion import Item, complete
@@ -16,7 +19,9 @@ from ktir.editor.worker import Worker
 from ktir.version import __version__
 
 QUIET = 0.1
-"""Seconds without a change after which a text is checked."""
+"""Seconds without a change after which the functions that changed are checked."""
+SETTLED = 0.6
+"""Further seconds after which the text is checked as a whole, where no function alone has an error."""
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,
     "warning": lsp.DiagnosticSeverity.Warning,
@@ -33,19 +38,36 @@ _KINDS = {
 }
 
 
+class Protocol(LanguageServerProtocol):
+    """The protocol, in which each request has an answer: also one whose parameters are none, as a line of -1 or of 2**31."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """A message of the client. Raises JsonRpcException for what is none."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException:
+            if "id" in data and "method" in data:
+                said = f"'{data['method']}' expects the parameters that the protocol has, with numbers from 0 to 2147483647"
+                self._send_response(data["id"], error=lsp.ResponseError(JsonRpcInvalidParams.CODE, said))
+            raise
+
+
 class Server(LanguageServer):
     """Keeps per document its index, by version, and the last analysis of each function."""
 
     def __init__(self) -> None:
-        super().__init__("ktir-lsp", __version__)
+        super().__init__("ktir-lsp", __version__, protocol_cls=Protocol)
         self.worker = Worker()
         self._indices: dict[str, tuple[str, Index]] = {}
         self._analyses: dict[str, Analysis] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     def index(self, uri: str) -> Index:
-        """The index of a document as it is now."""
-        text = self.workspace.get_text_document(uri).source
+        """The index of a document as it is now; of one that is neither open nor a file, of no text."""
+        try:
+            text = self.workspace.get_text_document(uri).source
+        except (OSError, UnicodeError):
+            text = ""
         known = self._indices.get(uri)
         if known is None or known[0] != text:
             known = self._indices[uri] = text, Index(text)
@@ -62,13 +84,16 @@ class Server(LanguageServer):
         self._waiting[uri] = asyncio.get_running_loop().create_task(self._check(uri))
 
     async def _check(self, uri: str) -> None:
-        await asyncio.sleep(QUIET)
-        index = self.index(uri)
-        version = self.workspace.get_text_document(uri).version
-        found = await asyncio.to_thread(self.worker.check, index.text)
-        self.analysis(uri).values.update(found.values)
-        diagnostics = [self._diagnostic(index, uri, each) for each in found.findings]
-        self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics, version))
+        for pause, whole in ((QUIET, False), (SETTLED, True)):
+            await asyncio.sleep(pause)
+            index = self.index(uri)
+            version = self.workspace.get_text_document(uri).version
+            found = await asyncio.to_thread(self.worker.check, index.text, whole=whole)
+            self.analysis(uri).values.update(found.values)
+            diagnostics = [self._diagnostic(index, uri, each) for each in found.findings]
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics, version))
+            if found.settled:
+                return
 
     def closed(self, uri: str) -> None:
         """Forgets a document."""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from threading import Lock
 
-from ktir.editor.check import Analysis, Finding, check
+from ktir.editor.check import Analysis, Finding, check, check_changed
 
 SECONDS = 20.0
 """How long one text may take."""
@@ -19,7 +19,8 @@ _SLOW = f"reading this text takes more than {SECONDS:.0f} s"
 def _serve(asked: Connection) -> None:
     with suppress(EOFError):  # who asks has gone
         while True:
-            asked.send(check(asked.recv()))
+            text, whole = asked.recv()
+            asked.send(check(text) if whole else check_changed(text))
 
 
 class Worker:
@@ -31,12 +32,12 @@ class Worker:
         self._process: SpawnProcess | None = None
         self._asked: Connection | None = None
 
-    def check(self, text: str) -> Analysis:
-        """As `ktir.editor.check.check`."""
+    def check(self, text: str, *, whole: bool = True) -> Analysis:
+        """As `ktir.editor.check.check`, or `check_changed`."""
         with self._lock:
             asked = self._connection()
             try:
-                asked.send(text)
+                asked.send((text, whole))
                 if asked.poll(self.seconds):
                     return asked.recv()
                 said = _SLOW

@@ -68,7 +68,7 @@ def client() -> Iterator[Client]:
                     server.kill()
 
 
-def at(line: int, character: int) -> dict[str, Any]:
+def at(line: Any, character: Any) -> dict[str, Any]:
     return {"textDocument": {"uri": URI}, "position": {"line": line, "character": character}}
 
 
@@ -94,6 +94,32 @@ def test_a_session(client: Client) -> None:
     assert client.diagnostics() == []
     assert client.ask("shutdown", None) is None
     client.send("exit", None)
+
+
+def test_each_request_is_answered(client: Client) -> None:
+    """Positions that are none are errors of the request, those beyond the text are nothing, and so are documents that nobody has opened."""
+
+    def answer(method: str, params: Any) -> dict[str, Any]:
+        client.asked += 1
+        client.send(method, params, id=client.asked)
+        while (message := client.receive()).get("id") != client.asked:
+            pass
+        return message
+
+    client.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+    client.send("initialized", {})
+    client.send("textDocument/didOpen", {"textDocument": {"uri": URI, "languageId": "ktir", "version": 1, "text": TEXT}})
+    assert client.diagnostics() == []
+    for method in ("hover", "definition", "completion"):
+        for line, character in ((-1, 0), (0, -1), (2**31, 0), (0, 2**31), (2**40, 0), ("a", 0)):
+            error = answer(f"textDocument/{method}", at(line, character))["error"]
+            assert error["code"] == -32602
+            assert f"'textDocument/{method}' expects the parameters that the protocol has" in error["message"]
+        assert "result" in answer(f"textDocument/{method}", at(2**31 - 1, 2**31 - 1))
+        for uri in ("file:///nowhere.mlir", "untitled:Untitled-1"):
+            assert "result" in answer(f"textDocument/{method}", {**at(0, 0), "textDocument": {"uri": uri}})
+    assert answer("textDocument/documentSymbol", {"textDocument": {"uri": "file:///nowhere.mlir"}})["result"] == []
+    assert "%x : index" in client.ask("textDocument/hover", at(3, 10))["contents"]["value"]
 
 
 def test_without_pygls_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
