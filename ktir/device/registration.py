@@ -60,7 +60,9 @@ def register() -> None:
     sparse = torch.library.Library("aten", "IMPL", "SparsePrivateUse1")
     for name in ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors"):
         sparse.impl(name, _no_sparse)
-    _keep(host, kernels, with_gradients, negated, sparse, rest)
+    quantized = torch.library.Library("_", "IMPL")
+    quantized.fallback(_no_quantized, "QuantizedPrivateUse1")
+    _keep(host, kernels, with_gradients, negated, sparse, quantized, rest)
     if current.count() > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     if reason := pinned.install():
@@ -79,6 +81,10 @@ def register() -> None:
 def _no_sparse(*_: Any, **__: Any) -> None:
     """For sparse tensors, as gradients of `Embedding(sparse=True)` are."""
     raise NotImplementedError("the device 'spyre' holds no sparse tensors; sparse=False gives gradients that are dense")
+
+
+def _no_quantized(*_: Any, **__: Any) -> None:
+    raise TypeError("the device 'spyre' holds no quantized tensors; dequantize() gives numbers that it holds")
 
 
 _FIRST = "new_ empty_ lift copy set resize sparse_ _nested_ _test_ _pin_memory _lazy_clone _fw_ _make_dual"

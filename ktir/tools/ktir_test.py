@@ -58,9 +58,11 @@ class Driver:
         self.line, self.pytest_arguments = line, pytest_arguments
 
     def run(self) -> int:
-        from ktir.checking.suites import config, models, source  # torch takes a second
+        from ktir.checking.suites import config, models, source, suite  # torch takes a second
         from ktir.device.autoload import register
 
+        for seconds in ("timeout", "test-timeout"):
+            self.line.real(seconds, 0.0)
         register()
         suites, cases = [], []
         for path in self.line.positional:
@@ -68,6 +70,9 @@ class Driver:
                 suites.append(config.load(path))
             else:
                 cases += models.load(path)
+        for each in suites:
+            for text in suite.check_operators(each):
+                print(text, file=sys.stderr)
         if self.line.on("check"):
             return 0
         good = all([self.suite(each) for each in suites])

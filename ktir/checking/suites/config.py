@@ -72,6 +72,7 @@ class File:
 class Operator:
     """What the device has of an operator: types with absolute and relative tolerance, None where the framework's holds."""
 
+    place: str
     force_xfail: bool = False
     dtypes: dict[torch.dtype, tuple[float, float] | None] | None = None
 
@@ -100,9 +101,12 @@ def load(path: str) -> Config:
         root["global"].fields(optional=("devices", "supported_dtypes", "supported_ops", "supported_modules")) if "global" in root else {}
     )
     dtypes = found["supported_dtypes"].each(lambda v: names.dtype(v.fields(("name",))["name"])) if "supported_dtypes" in found else None
+    files = root["files"].each(_file)
+    if not files:
+        raise root["files"].error("expects at least one file")
     return Config(
         path,
-        root["files"].each(_file),
+        files,
         found["devices"].each(names.device_type) if "devices" in found else None,
         dtypes,
         _operators(found["supported_ops"], dtypes) if "supported_ops" in found else None,
@@ -190,7 +194,7 @@ def _operators(value: Value, supported: tuple[torch.dtype, ...] | None) -> dict[
         dtypes = dict(found["dtypes"].each(lambda v: _operator_dtype(v, supported))) if "dtypes" in found else None
         if dtypes is not None and not dtypes:
             warnings.warn(f"{found['dtypes'].place}: warning: '{name}' has no type, so no test of it runs", ConfigWarning, stacklevel=2)
-        result[name] = Operator("force_xfail" in found and found["force_xfail"].flag(), dtypes)
+        result[name] = Operator(found["name"].place, "force_xfail" in found and found["force_xfail"].flag(), dtypes)
     return result
 
 

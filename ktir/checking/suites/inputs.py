@@ -196,6 +196,8 @@ def init_args(value: Value | None, init: str, at: Value, shape: tuple[int, ...],
     result = {name: each.integer() if init == "randint" else each.number() for name, each in found.items()}
     if init == "randint" and result["high"] <= result.get("low", 0):
         raise found["high"].error(f"expects more than low, {result.get('low', 0)}, but got {result['high']}")
+    if init == "rand" and result.get("high", 1) < result.get("low", 0):
+        raise next(reversed(found.values())).error(f"expects low up to high, but got {result.get('low', 0)} to {result.get('high', 1)}")
     return result
 
 

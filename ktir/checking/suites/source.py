@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,14 +106,14 @@ class Value:
         return value
 
     def number(self, least: float | None = None) -> float:
-        """A number. YAML 1.1 takes `1e-3` for a text; it is one here."""
+        """A number; a finite one where it is to be `least` or more. YAML 1.1 takes `1e-3` for a text; it is one here."""
         value = self.scalar()
         if isinstance(value, str):
             try:
                 value = float(value)
             except ValueError:
                 pass
-        if not isinstance(value, int | float) or isinstance(value, bool) or (least is not None and not value >= least):
+        if not isinstance(value, int | float) or isinstance(value, bool) or (least is not None and not least <= value < math.inf):
             raise self.error(f"expects a number{'' if least is None else f' of {least} or more'}, but got {self._shown()}")
         return value
 

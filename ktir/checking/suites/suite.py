@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ktir.checking.suites.config import Config
+from ktir.diagnostics import KtirError
 
 _BASE = Path(__file__).parent / "spyre_test_base_common.py"
 
@@ -93,6 +94,23 @@ def environment(config: Config) -> dict[str, str]:
         "PYTORCH_TESTING_DEVICE_ONLY_FOR": ",".join(dict.fromkeys(own)),
         "TORCH_TEST_DEVICES": str(_BASE),
     }
+
+
+def check_operators(config: Config) -> Iterator[str]:
+    """Warnings for supported operators that torch's database does not have, as another version of it may. Raises KtirError for one that a
+    test is to run for.
+    """
+    from torch.testing._internal import common_methods_invocations as database
+
+    known = {op.name for op in (*database.op_db, *vars(database)["python_ref_db"])}
+    for file in config.files:
+        for entry in file.entries:
+            for name, place in entry.ops.include.items():
+                if name not in known:
+                    raise KtirError(f"torch's database has no operator '{name}'", place)
+    for name, operator in (config.ops or {}).items():
+        if name not in known:
+            yield f"{operator.place}: warning: torch's database has no operator '{name}', so no test of it runs"
 
 
 def unknown(config: Config, seen: set[str]) -> Iterator[str]:

@@ -57,6 +57,14 @@ def test_types_that_the_device_does_not_hold(dtype: torch.dtype) -> None:
         torch.empty(3, dtype=dtype, device="spyre")
 
 
+def test_quantized_tensors_are_refused() -> None:
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match="the device 'spyre' holds no quantized tensors"):
+        quantized.to("spyre")
+    with pytest.raises(TypeError, match="the device 'spyre' holds no quantized tensors"):
+        torch.empty_like(quantized, device="spyre")
+
+
 VIEWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "reshape": lambda x: x.view(6, 10),
     "transpose": lambda x: x.transpose(0, 2),

@@ -1,11 +1,12 @@
 """Configurations that are wrong in one place each are refused there, with the reason; the one they are made from is right."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from ktir.checking.suites import config, models
+from ktir.checking.suites import config, models, suite
 from ktir.device.autoload import register
 from ktir.diagnostics import KtirError
 
@@ -230,6 +231,7 @@ OTHERS = [
     ("          - name: float16\n", "          - name: float32\n", "one of global.supported_dtypes, float16, int64"),
     ("atol: 1e-3", "atol: -1e-3", "number of 0 or more"),
     ("atol: 1e-3", "atol: small", "expects a number"),
+    ("atol: 1e-3", "atol: .inf", "number of 0 or more"),
     ("rtol: 0.5", "rtol: .nan", "number of 0 or more"),
     ("precision: {atol: 1e-3, rtol: 0.5}", "precision: 1e-3", "expects a mapping"),
     ("force_xfail: true", "force_xfail: maybe", "expects true or false"),
@@ -332,3 +334,22 @@ def test_an_operator_without_types_is_warned_of(root: Path) -> None:
             root / "c.yaml",
             SUITE.replace("dtypes:\n          - name: float16\n            precision: {atol: 1e-3, rtol: 0.5}", "dtypes: []"),
         )
+
+
+def test_operators_that_torch_does_not_have(root: Path) -> None:
+    """One that is said to be supported may be of another version; one that a test is to run for is wrong."""
+    path = root / "c.yaml"
+    path.write_text(SUITE.replace("name: sub", "name: subb"))
+    assert [re.sub(r".*c\.yaml", "c.yaml", text) for text in suite.check_operators(config.load.__wrapped__(str(path)))] == [
+        "c.yaml:60:15: warning: torch's database has no operator 'subb', so no test of it runs"
+    ]
+    path.write_text(SUITE.replace("name: add", "name: addd"))
+    with pytest.raises(KtirError, match=r"c\.yaml:22:32: error: torch's database has no operator 'addd'"):
+        list(suite.check_operators(config.load.__wrapped__(str(path))))
+
+
+def test_files_and_ranges_that_are_none(root: Path) -> None:
+    with pytest.raises(KtirError, match=r"c\.yaml:2:10: error: .* expects at least one file"):
+        _load(root / "c.yaml", "test_suite_config:\n  files: []\n")
+    with pytest.raises(KtirError, match=r"c\.yaml:\d+:\d+: error: .* expects low up to high, but got 2.0 to 1.0"):
+        _load(root / "c.yaml", MODEL.replace("low: -1.0", "low: 2.0"))
