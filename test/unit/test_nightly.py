@@ -152,6 +152,17 @@ def test_the_command_compares_with_the_last_night(
     assert "has no night of commit nonesuch" in capsys.readouterr().err
 
 
+def test_minutes_are_shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Among the levels that run, as they are among all."""
+    given: dict[str, float] = {}
+    monkeypatch.setattr(run, "run", lambda plan, rest: given.update({plan.name: plan.minutes}) or Level(0.0))
+    run.main(["--minutes", "10", "--level", "ops", "--level", "modules", "-o", str(tmp_path)])
+    whole = {plan.name: plan.minutes for plan in levels.PLANS}
+    assert given == {name: pytest.approx(10 * whole[name] / (whole["ops"] + whole["modules"])) for name in ("ops", "modules")}
+    with pytest.raises(SystemExit):
+        run.main(["--minutes", "0"])
+
+
 def test_all_levels_end_within_three_hours() -> None:
     assert sum(p.minutes for p in levels.PLANS) < 180
     for p in levels.PLANS:
