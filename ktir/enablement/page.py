@@ -38,7 +38,7 @@ def write_csv(run: Run, place: Path) -> None:
 
 def _write(place: Path, text: str) -> None:
     try:
-        place.write_text(text, encoding="utf-8")
+        place.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a character of a reason that was cut
     except OSError as error:
         raise KtirError(f"cannot write '{place}': {error.strerror or error}") from None
 

@@ -62,13 +62,13 @@ def record(model: Callable[..., Any], *inputs: Any) -> Recorded:
     """Run `model(*inputs)` on the host in eager PyTorch, and write down what it calls.
 
     Operators are functions of torch and methods of tensors, at the outermost: what a function of `torch.nn.functional` calls itself is not
-    counted. Modules are those of `torch.nn` without children.
+    counted. Modules are those of `torch.nn` without children, and layers of vLLM without any, but of those that keep a cache.
     """
     found = Recorded()
     handles = [
         m.register_forward_pre_hook(_note_of(found, m), with_kwargs=True)
         for m in (model.modules() if isinstance(model, nn.Module) else ())
-        if type(m).__module__.startswith("torch.nn.modules") and not any(True for _ in m.children())
+        if type(m).__module__.startswith(tuple(_MODULES)) and not any(True for _ in m.children()) and not hasattr(m, "kv_cache")
     ]
     try:
         with torch.no_grad(), _Watch(found):
@@ -79,13 +79,21 @@ def record(model: Callable[..., Any], *inputs: Any) -> Recorded:
     return found
 
 
+_MODULES = {"torch.nn.modules": "torch.nn", "vllm.model_executor": "vllm"}
+"""Where modules are defined, and how they are called."""
+
+
 def _note_of(found: Recorded, module: nn.Module) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
     def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with torch._C.DisableTorchFunction():  # what is done here is none of the model's calls
             seen(args, kwargs)
 
     def seen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        kind = f"torch.nn.{type(module).__name__}"
+        owner = next(owner for place, owner in _MODULES.items() if type(module).__module__.startswith(place))
+        kind = f"{owner}.{type(module).__name__}"
+        if any(isinstance(leaf, nn.Module) for leaf in pytree.tree_leaves((args, kwargs))):
+            found.left[f"{kind}: an argument is a module"] += 1
+            return
         said = pytree.tree_map(lambda x: (list(x.shape), str(x.dtype)) if isinstance(x, torch.Tensor) else repr(x), (args, kwargs))
         sizes = [(name, list(p.shape), str(p.dtype)) for name, p in module.named_parameters()]
         key = json.dumps([kind, module.extra_repr(), sizes, said], default=str)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ktir.diagnostics import KtirError
 from ktir.perf.modelled import Row
 
-FORM = 1
+FORM = 2
 """Of the file; another one is refused."""
 
 

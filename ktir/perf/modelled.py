@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +20,7 @@ from ktir.context import context
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.capture import capture
 from ktir.mlir import ir
+from ktir.perf import memory
 from ktir.perf.models import Kinds, Step, cache_of, configured, dtype_of, kept_bytes, kinds_of, model_of, on_host
 from ktir.perf.plan import Case
 from ktir.runtime.executable import Executable
@@ -33,7 +34,9 @@ LARGEST = 1 << 27
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. Times in ms of the modelled chip, `host` in CPU seconds that compiling took here."""
+    """A line of the table. Times in ms of the modelled chip; `host` in CPU seconds that all of it took here, `generation` those from graphs
+    to packages, of each program that it comes from; `gigabytes` is the most memory that the process had meanwhile.
+    """
 
     name: str
     metric: str
@@ -41,6 +44,8 @@ class Row:
     bound: float
     tokens_per_second: float
     host: float
+    generation: float = 0.0
+    gigabytes: float = 0.0
 
     @property
     def share(self) -> float:
@@ -48,15 +53,24 @@ class Row:
         return self.bound / self.ms
 
 
-def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> int:
-    """Cycles of a launch. Values are not looked at, so nothing touches the memory of weights."""
+class Program(NamedTuple):
+    """Cycles of a launch, and CPU seconds from the graph to the package."""
+
+    cycles: int
+    seconds: float
+
+
+def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> Program:
+    """Values are not looked at, so nothing touches the memory of weights."""
     text = capture(model.to_empty(device="cpu"), *inputs)
+    start = time.process_time()
     with context(), ir.Location.unknown():
         files = compile_logical(parse_module(text, name))
-    return Executable.load(files).machine.report.cycles
+    seconds = time.process_time() - start
+    return Program(Executable.load(files).machine.report.cycles, seconds)
 
 
-def _layers(case: Case, kinds: Kinds) -> int:
+def _layers(case: Case, kinds: Kinds) -> Program:
     decoder, _ = model_of(case, kinds)
     before = case.context - case.tokens
     kept = on_host(cache_of(case, decoder), before > 0)
@@ -66,12 +80,13 @@ def _layers(case: Case, kinds: Kinds) -> int:
 
 
 @cache
-def _logits(words: int, size: int, dtype: torch.dtype, batch: int) -> int:
+def _logits(words: int, size: int, dtype: torch.dtype, batch: int) -> Program:
     """Of the last token of each sequence; in as many parts as it takes for each to be addressed by one descriptor."""
     parts = -(-words * size * dtype.itemsize // LARGEST)
     with torch.device("meta"):
         part = torch.nn.Linear(size, -(-words // parts), bias=False, dtype=dtype)
-    return parts * _compiled("logits", part, torch.zeros(batch, size, dtype=dtype))
+    found = _compiled("logits", part, torch.zeros(batch, size, dtype=dtype))
+    return found._replace(cycles=parts * found.cycles)
 
 
 def bound(case: Case) -> float:
@@ -99,13 +114,17 @@ def bound(case: Case) -> float:
 def measure(case: Case) -> Row:
     """Compile a case and read its modelled time. Raises KtirError where it does not compile."""
     start = time.process_time()
+    memory.forget()
     config = configured(case).get_text_config(decoder=True)
     counts = Counter(kinds_of(config))
     first = max(counts, key=lambda kind: kind != STATES)  # a cache of states alone has no length
-    cycles = alone = _layers(case, (first,))
+    alone = _layers(case, (first,))
     counts[first] -= 1
-    cycles += sum(count * (_layers(case, (first, kind)) - alone) for kind, count in counts.items() if count)
-    cycles += _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
+    pairs = [(count, _layers(case, (first, kind))) for kind, count in counts.items() if count]
+    logits = _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
+    cycles = alone.cycles + sum(count * (pair.cycles - alone.cycles) for count, pair in pairs) + logits.cycles
+    generation = sum(program.seconds for program in (alone, *(pair for _, pair in pairs), logits))
     ms = DATASHEET.microseconds(cycles) / 1e3
     new = case.batch * (case.tokens if case.tokens > 1 else 1)
-    return Row(case.name, case.metric, ms, bound(case), new / ms * 1e3, time.process_time() - start)
+    host = time.process_time() - start
+    return Row(case.name, case.metric, ms, bound(case), new / ms * 1e3, host, generation, memory.most() / 1e9)

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ktir.diagnostics import KtirError
 from ktir.tools.shared.script import on_model
+
+_VLLM = "vllm:"
+"""Before the folder of a model that vLLM builds."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,7 +23,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="ktir-models",
         description="Find the operators and modules that PyTorch models use, run each on the device 'spyre', and compare with the host. A "
-        "MODEL is SCRIPT.py:FUNCTION, which takes no arguments and returns a model and its example inputs, or a file of RFC 0186.",
+        "MODEL is SCRIPT.py:FUNCTION, which takes no arguments and returns a model and its example inputs, or a file of RFC "
+        "0186, or vllm:FOLDER, a model as vLLM builds it.",
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -32,7 +36,14 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("-o", dest="output", metavar="FILE", type=Path, help="the file (default: standard output)")
     run = command("run", "run each operator and module of models on the device")
     run.add_argument("models", metavar="MODEL", nargs="+")
-    run.add_argument("-o", dest="output", metavar="FILE", type=Path, default=Path("models.json"), help="the run (default: models.json)")
+    run.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        type=Path,
+        default=Path("models.json"),
+        help="the run (default: models.json); JUnit XML where it ends in .xml",
+    )
     run.add_argument("--jobs", metavar="N", type=_positive, default=1, help="processes at once (default: 1)")
     run.add_argument("--timeout", metavar="SECONDS", type=_positive, help="stop a model that takes longer (default: never)")
     one = command("one", "run one model in this process, and print what `run` collects, a line for each call")
@@ -40,10 +51,10 @@ def parser() -> argparse.ArgumentParser:
     for each in (run, one):
         each.add_argument("--compile-backend", metavar="NAME", default="inductor", help="of torch.compile, or eager (default: inductor)")
     compare = command("compare", "print what has changed between two runs; the status is 1 where something regressed")
-    compare.add_argument("before", metavar="BEFORE.json", type=Path)
-    compare.add_argument("after", metavar="AFTER.json", type=Path)
+    compare.add_argument("before", metavar="BEFORE", type=Path, help="a run, or a report of pytest (.xml)")
+    compare.add_argument("after", metavar="AFTER", type=Path, help="a later one")
     page = command("page", "write the dashboard of a run, an HTML page that needs no network")
-    page.add_argument("run", metavar="RUN.json", type=Path)
+    page.add_argument("run", metavar="RUN", nargs="+", type=Path, help="a run, or a report of pytest (.xml); several of them are one run")
     page.add_argument("--before", metavar="FILE", type=Path, help="an earlier run, against which changes are shown")
     page.add_argument("-o", dest="output", metavar="FILE", type=Path, default=Path("models.html"), help="the page (default: models.html)")
     page.add_argument("--csv", metavar="FILE", type=Path, help="write every call as a row of CSV, too")
@@ -87,16 +98,25 @@ def _record(options: argparse.Namespace) -> int:
         for why, count in found.left.items():
             print(f"ktir-models: note: {count} calls are left out: {why}", file=sys.stderr)
 
-    return on_model("ktir-models", options.model, options.output, run)
+    return _on_model(options.model, options.output, run)
+
+
+def _on_model(model: str, output: Path | None, run: Callable[..., object]) -> int:
+    if not model.startswith(_VLLM):
+        return on_model("ktir-models", model, output, run)
+    from ktir.enablement.served import built
+
+    run(built(model.removeprefix(_VLLM)))
+    return 0
 
 
 def _named(model: str) -> str:
     """What a model is called: its function, or its file."""
-    return model.rpartition(":")[2] if ".py:" in model else Path(model).stem
+    return model.rpartition(":")[2] if ".py:" in model else Path(model.removeprefix(_VLLM)).stem
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ktir.enablement import outcomes
+    from ktir.enablement import junit, outcomes
     from ktir.enablement.run import run_apart
 
     names = [_named(m) for m in options.models]
@@ -110,7 +130,7 @@ def _run(options: argparse.Namespace) -> int:
     said = _said if sys.stderr.isatty() else lambda _: None
     suites = run_apart(commands, options.jobs, options.timeout, said)
     run = outcomes.Run(f"{date}-{os.getpid()}", _commit(), date, suites)
-    outcomes.write(run, options.output)
+    (junit if options.output.suffix == ".xml" else outcomes).write(run, options.output)
     for suite in suites:
         (good, count), (modules, of) = suite.ratio("operator"), suite.ratio("module")
         ended = f"; not run to its end (exit code {suite.exit_code}): {suite.ended}" if suite.exit_code else ""
@@ -135,7 +155,7 @@ def _one(options: argparse.Namespace) -> int:
     def noted(variant: Any) -> None:
         print(line_of(variant), flush=True)
 
-    if ".py:" not in options.model:
+    if ".py:" not in options.model and not options.model.startswith(_VLLM):
         from ktir.checking.suites import models
         from ktir.device.autoload import register
         from ktir.enablement.run import line_of, run_cases
@@ -156,13 +176,13 @@ def _one(options: argparse.Namespace) -> int:
         print(end_of(found), flush=True)
         run_recorded(_named(options.model), found, options.compile_backend, noted)
 
-    return on_model("ktir-models", options.model, None, run)
+    return _on_model(options.model, None, run)
 
 
 def _compare(options: argparse.Namespace) -> int:
     from ktir.enablement import outcomes
 
-    changed = outcomes.changes(outcomes.read(options.before), outcomes.read(options.after))
+    changed = outcomes.changes(_read([options.before]), _read([options.after]))
     for c in changed:
         states = " -> ".join(state.value if state else "not there" for state in (c.before, c.after))
         print(f"{'regression' if c.is_regression else 'changed'}: {c.suite}: {c.operation}: {states}")
@@ -170,11 +190,20 @@ def _compare(options: argparse.Namespace) -> int:
     return int(any(c.is_regression for c in changed))
 
 
-def _page(options: argparse.Namespace) -> int:
-    from ktir.enablement import outcomes, page
+def _read(places: Sequence[Path]) -> Any:
+    """The run of a file, or of several, which are one: a job of a CI system has a report for each model."""
+    from ktir.enablement import junit, outcomes
 
-    run = outcomes.read(options.run)
-    page.write(run, options.output, outcomes.read(options.before) if options.before else None)
+    first, *others = [(junit if place.suffix == ".xml" else outcomes).read(place) for place in places]
+    first.suites += [suite for other in others for suite in other.suites]
+    return first
+
+
+def _page(options: argparse.Namespace) -> int:
+    from ktir.enablement import page
+
+    run = _read(options.run)
+    page.write(run, options.output, _read([options.before]) if options.before else None)
     if options.csv:
         page.write_csv(run, options.csv)
     print(f"{options.output}: {options.output.stat().st_size:,} bytes")

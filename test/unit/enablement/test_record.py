@@ -94,3 +94,20 @@ def test_names_in_reports() -> None:
     assert operation_of("torch.functional.einsum") == "torch.einsum"
     assert operation_of("torch.Tensor.view") == "torch.Tensor.view"
     assert operation_of("torch.nn.functional.silu") == "torch.nn.functional.silu"
+
+
+def test_modules_that_take_modules_are_left() -> None:
+    """Their arguments cannot be moved to a device."""
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.taking = nn.Linear(4, 4), nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.taking(self.inner)
+            return self.inner(x)
+
+    found = record(Outer(), torch.ones(2, 4))
+    assert [module.kind for module in found.modules.values()] == ["torch.nn.Linear"]
+    assert found.left == {"torch.nn.Identity: an argument is a module": 1}

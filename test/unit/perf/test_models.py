@@ -123,7 +123,7 @@ def test_layers_of_several_kinds_tell_a_large_model(tokens: int) -> None:
     """Against all five layers compiled as one program."""
     kinds = ("linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention")
     case = Case("tiny", {**HYBRID, "num_hidden_layers": 5, "layer_types": list(kinds)}, "float16", 1, tokens, 32)
-    whole = _layers(case, kinds) + _logits(512, 256, torch.float16, 1)
+    whole = _layers(case, kinds).cycles + _logits(512, 256, torch.float16, 1).cycles
     assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from ktir.diagnostics import KtirError
-from ktir.perf.compare import compare, is_worse
+from ktir.perf import memory, plot
+from ktir.perf.compare import compare, is_worse, write
 from ktir.perf.modelled import Row, _layers, _logits, bound, measure
 from ktir.perf.plan import Case, read
 from ktir.target import DATASHEET
@@ -62,7 +64,7 @@ def test_mistakes_in_a_plan(tmp_path: Path, text: str, said: str) -> None:
 def test_small_models_tell_a_large_one(tokens: int) -> None:
     """Against all five layers compiled as one program."""
     case = Case("tiny", TINY, "float16", 2, tokens, 32)
-    whole = _layers(case, (None,) * 5) + _logits(512, 256, torch.float16, 2)
+    whole = _layers(case, (None,) * 5).cycles + _logits(512, 256, torch.float16, 2).cycles
     assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)  # kernels overlap a little differently
 
 
@@ -102,7 +104,14 @@ def test_verdicts() -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, slower = tmp_path / "table.json", tmp_path / "slower.json"
     assert main(["run", str(plan_of(tmp_path, PLAN + "context: 32\n")), "-o", str(table)]) == 0
-    assert "tiny float16 batch 1 ITL 32" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "tiny float16 batch 1 ITL 32" in said
+    assert re.search(r"^tiny: programs generated in \d+\.\d s of CPU time$", said, re.M)
+    (row,) = json.loads(table.read_text())["rows"]
+    assert 0 < row["generation"] < row["host"]
+    assert 0.1 < row["gigabytes"] < 24
+    assert main(["run", str(tmp_path / "plan.yaml"), "--only", "tiny", "TTFT"]) == 0
+    assert "tiny" not in capsys.readouterr().out
     assert main(["compare", str(table), str(table)]) == 0
     assert capsys.readouterr().out.endswith("verdict: no worse\n")
     slower.write_text(re.sub(r'"ms": ([\d.]+)', lambda m: f'"ms": {2 * float(m[1])}', table.read_text()))
@@ -113,3 +122,35 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == f"{slower}: error: is no table of ktir-perf\n"
     assert main(["compare", str(table), str(tmp_path / "none")]) == 1
     assert "cannot read or write" in capsys.readouterr().err
+
+
+def test_memory_is_of_a_part() -> None:
+    """A part that takes little is told as such behind one that took more."""
+    memory.forget()
+    held = bytearray(200_000_000)
+    held[::4096] = b"x" * len(held[::4096])
+    most = memory.most()
+    del held
+    memory.forget()
+    assert most - memory.most() > 150_000_000
+
+
+def test_a_picture_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line has a bar as long as its time for each table, and a mark at its bound."""
+    tables = [
+        ("before", [Row("a", "ITL", 4.0, 1.0, 1.0, 1.0), Row("b", "TTFT", 9.0, 3.0, 1.0, 1.0)]),
+        ("now", [Row("a", "ITL", 2.0, 1.0, 1.0, 1.0)]),
+    ]
+    (axes,) = plot.draw(tables).axes
+    assert [bar.get_width() for bar in axes.patches] == [4.0, 9.0, 2.0]
+    assert [line.get_xdata()[0] for line in axes.lines] == [1.0, 3.0, 1.0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["a", "b"]
+    for name, rows in tables:
+        write(rows, tmp_path / f"{name}.json")
+    both = [str(tmp_path / f"{name}.json") for name, _ in tables]
+    assert main(["plot", *both, "-o", str(tmp_path / "p.svg")]) == 0
+    assert "</svg>" in (tmp_path / "p.svg").read_text()
+    assert main(["plot", *both, "-o", str(tmp_path / "p.txt")]) == 1
+    write([], tmp_path / "none.json")
+    assert main(["plot", str(tmp_path / "none.json"), "-o", str(tmp_path / "p.svg")]) == 1
+    assert capsys.readouterr().err.endswith("error: there is no line to be drawn\n")
