@@ -40,7 +40,7 @@ def _compiled(called: str, program: Program, options: object) -> str:
             files |= {NOTICE: faults.notice(error)}
         except Exception as error:
             failures.capture(error, "compile", kernel_name=called)
-            fault = faults.fault_of(error, f"{called}: the compiler for the chip")
+            fault = faults.fault_of(error, f"{called}: the compiler for the chip", of=called)
             if config.current().fallback == "error":
                 raise faults.as_error(fault, faults.reproducer(program.text)) from error
             files |= {NOTICE: faults.notice(fault)}

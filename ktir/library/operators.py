@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from ktir.library import launches
 from ktir.library.kernels import Program, Source, Tensor, program_of, source_of, unknown
 from ktir.lowering.inductor.running import calls
 
+_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 _OWN = (str(Path(ktir.__file__).parent), str(Path(torch.__file__).parent), "<")
 
 
@@ -37,9 +39,15 @@ def operator(name: str, kernel: Any, *, mutates_args: Sequence[str] = ()) -> Cal
 
 
 def define(name: str, made: Operator) -> CustomOpDef:
-    """Make an operator known to PyTorch under a name."""
-    schema = torch.library.infer_schema(made.results, mutates_args=made.mutates)
-    made.check(torch._C.parse_schema(f"{name}{schema}"))
+    """Make an operator known to PyTorch under a name. Raises KtirError for a name or a signature that PyTorch has no operator for."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise KtirError(f"an operator expects a name with a namespace, as 'mine::{made.source.name}', but got {name!r:.60}", made.place)
+    try:
+        schema = torch.library.infer_schema(made.results, mutates_args=made.mutates)
+        parsed = torch._C.parse_schema(f"{name}{schema}")
+    except (ValueError, RuntimeError) as error:
+        raise KtirError(f"'{name}': {str(error).removeprefix('infer_schema(func): ')}", made.place) from None
+    made.check(parsed)
     defined = torch.library.custom_op(name, made.run, mutates_args=made.mutates, schema=schema)
     defined.register_fake(made.results)
     calls.operators[defined._opoverload] = made
@@ -60,20 +68,20 @@ class Operator:
         """Raise KtirError for a signature that is not the kernel's."""
         for name in self._signature.parameters:
             if name not in (*self.source.arguments, *self.source.parameters):
-                raise KtirError(f"'{self.name}': {unknown(name, self.source)}", self._place)
+                raise KtirError(f"'{self.name}': {unknown(name, self.source)}", self.place)
         count = len(schema.returns)
         if count != len(self.made):
             rest = f"{len(self.made)} ({', '.join(self.made)})" if self.made else "none"
             raise KtirError(
                 f"'{self.name}' has {count} results, but kernel '{self.source.name}' has {rest} beside the operator's arguments",
-                self._place,
+                self.place,
             )
         for result in schema.returns:
             if str(result.type) != "Tensor":
-                raise KtirError(f"'{self.name}' expects tensors as results, but has a result of type {result.type}", self._place)
+                raise KtirError(f"'{self.name}' expects tensors as results, but has a result of type {result.type}", self.place)
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
         code = self.results.__code__
         return f"{code.co_filename}:{code.co_firstlineno}:1"
 

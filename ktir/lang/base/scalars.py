@@ -67,6 +67,10 @@ def literal(value: Any, dtype: Any) -> str:
     if element == "i1":
         return "true" if value else "false"
     if not is_float(element):
+        limits = np.iinfo(dtype)
+        if not limits.min <= int(value) <= limits.max:
+            holds = f"{np.dtype(dtype).name}, which holds {limits.min} to {limits.max}"
+            raise Mistake(f"{int(value)} is beyond {holds}; a wider tile takes it, by 'astype'")
         return str(int(value))
     with np.errstate(over="ignore"):
         rounded = np.asarray(value).astype(dtype)

@@ -292,6 +292,12 @@ def table(x, places, y):
             y[r.start, i] = x[places[r.start, i]]
 
 
+def test_a_wrong_number_in_a_table_is_told_without_names_of_ours() -> None:
+    x, places = np.ones((9, 64), np.float32), np.array([[0, -1, 2]], np.int32)
+    with pytest.raises(KtirError, match=r"test_kernels.py:\d+:\d+: error: .*index -1 .* of the places that a kernel before has computed"):
+        table.using(grid=1, on="chip")(x, places, np.zeros((1, 3, 64), np.float32))
+
+
 @pytest.mark.parametrize(("tiles", "rows", "inner"), [(2, 3, 3), (4, 5, 2)])
 def test_a_table_in_blocks_that_only_some_tiles_have(tiles: int, rows: int, inner: int) -> None:
     x, places = rng.standard_normal((9, 64)).astype(np.float32), rng.integers(0, 9, (rows, inner)).astype(np.int32)

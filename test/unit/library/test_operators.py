@@ -227,29 +227,38 @@ def test_wrong_operators() -> None:
     ):
         make = ktir.library.operator(f"tests::{function.__name__}", softmax)
         assert words in error_of(lambda make=make, function=function: make(function))
+    for name in ("noname", "a::b::c", "a-b::c", 7):
+        said = error_of(lambda name=name: ktir.library.operator(name, softmax)(gives_operand))  # pyright: ignore[reportArgumentType]
+        assert re.search(rf"test_operators.py:\d+:1: error: an operator expects a name with a namespace, as .*, but got {name!r}", said)
+    assert "'tests::untyped': Parameter x must have a type" in error_of(
+        lambda: ktir.library.operator("tests::untyped", softmax)(lambda x: x)
+    )
+    unknown = ktir.library.operator("tests::unknown", softmax, mutates_args=("q",))
+    assert "'tests::unknown': {'q'} in mutates_args were not found" in error_of(lambda: unknown(gives_operand))
     assert "cannot read 'nowhere.mlir'" in error_of(lambda: ktir.library.operator("tests::nowhere", "nowhere.mlir"))
     assert "expects a kernel of ktir.lang" in error_of(lambda: ktir.library.operator("tests::plain", gives_operand))
 
 
+@pytest.mark.parametrize("planted", [RuntimeError, KtirError])
 @pytest.mark.parametrize("run", [lambda f: f, compiled])
 def test_fault_of_the_compiler(
-    run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    run: Callable[[Any], Any], planted: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """It is told once, with what reproduces it and a report, and the executor runs the program; with fallback="error" it is the error."""
 
     def fails(*_: object, **__: object) -> None:
-        raise RuntimeError("planted")
+        raise planted("planted")
 
     monkeypatch.setattr("ktir.lowering.compile.run_pipeline", fails)
     monkeypatch.setattr("ktir.runtime.notices._said", set())
     monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
-    x = X[:, : 90 if run is compiled else 91].contiguous()
+    x = X[:, : (90 if run is compiled else 91) - 2 * (planted is KtirError)].contiguous()
     with metrics.counted() as launches:
         y = run(lambda x: softmax_op(x))(x)
     assert (launches().chip, launches().executor) == (0, 1)
     torch.testing.assert_close(y.double(), x.double().softmax(-1), rtol=0, atol=2.0**-10)
     said = caplog.text
-    assert "planted" in said
+    assert re.search(r"'tests::softmax' of float16 \[9, \d+\].*: .*planted" if run is not compiled else "planted", said)
     assert "--run-reproducer" in said
     report = failures.latest()
     assert report is not None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ktir.emulator.machine.memory.transfer import Indices
 from ktir.emulator.machine.program.faults import IndexFault, MemoryHazard, Site
 from ktir.isa.access import Ints
+from ktir.isa.program import Argument
 
 F32 = NDArray[np.float32]
 
@@ -17,8 +18,9 @@ F32 = NDArray[np.float32]
 class IndexReader:
     """Reads the indices of one execution of a gather or scatter at `site`."""
 
-    def __init__(self, indices: Indices, argument: str, site: Site) -> None:
-        self.indices, self.argument, self.site = indices, argument, site
+    def __init__(self, indices: Indices, argument: Argument, site: Site) -> None:
+        self.indices, self.site = indices, site
+        self.argument = "the places that a kernel before has computed" if argument.role == "pool" else f"argument '{argument.name}'"
         shape = np.broadcast_shapes(indices.at.shape, indices.live.shape)
         self._live = np.broadcast_to(indices.live, shape)
         self._at = np.where(self._live, indices.at, 0)
@@ -31,7 +33,7 @@ class IndexReader:
         if bad.any():
             core, position = (int(i) for i in np.argwhere(bad)[0])
             what = f"{self.site} reads index {int(found[core, position])} at element {int(self._at[core, position])}"
-            raise IndexFault(f"{what} of argument '{self.argument}', but expects 0 to {self.indices.size - 1}", self.site)
+            raise IndexFault(f"{what} of {self.argument}, but expects 0 to {self.indices.size - 1}", self.site)
         return found
 
 

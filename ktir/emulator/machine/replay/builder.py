@@ -151,7 +151,7 @@ class Builder:
         if t.indices is None:
             return None
         site = self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)
-        return IndexReader(t.indices, self.program.arguments[t.indices.argument].name, site)
+        return IndexReader(t.indices, self.program.arguments[t.indices.argument], site)
 
     # PT
 

@@ -177,7 +177,7 @@ class Step:
         """Element of every lane of a transfer and whether it is live [cores | 1, entries, 64]."""
         at = t.at
         if t.indices is not None:
-            argument = self.program.arguments[t.indices.argument].name
+            argument = self.program.arguments[t.indices.argument]
             at = t.indices.moved(at, IndexReader(t.indices, argument, self._site(e)).read(self.arguments))
         live = t.live[..., None] > _LANE
         return np.where(live, at[..., None] + _LANE * t.lane, 0), live

@@ -35,12 +35,14 @@ class Fault(PassError):
     """What this compiler should have done, and failed at."""
 
 
-def fault_of(error: Exception, what: str, first: str | None = None) -> Fault:
-    """The fault behind an exception that is no refusal: `what` failed. `first`: its place where it has none of its own."""
+def fault_of(error: Exception, what: str, first: str | None = None, of: str = "") -> Fault:
+    """The fault behind an exception that is no refusal: `what` failed. `first`: its place where it has none of its own; `of`: the operator
+    at fault, with shapes, where that is known."""
     own = error if isinstance(error, KtirError) else KtirError(f"{what} failed: {type(error).__name__}: {error}")
     place = own.location or first
-    fault = Fault(own.message, place)
-    fault.diagnostics = [Diagnostic("error", own.message, place, own.notes), *own.diagnostics[1:]]
+    message = own.message if own is not error or not of else f"{of}: {own.message}"
+    fault = Fault(message, place)
+    fault.diagnostics = [Diagnostic("error", message, place, own.notes), *own.diagnostics[1:]]
     if own.pass_name:
         fault.diagnostics.append(Diagnostic("note", f"in pass '{own.pass_name}'"))
     return fault
