@@ -14,6 +14,7 @@ from ktir.context import context
 from ktir.diagnostics import Remark, Unsupported, remarks
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.chrome import chrome_trace
+from ktir.emulator.machine.reports.label import label
 from ktir.emulator.machine.reports.occupancy import lives
 from ktir.emulator.machine.reports.roofline import roofline
 from ktir.explore.lines import Line, Places, lines_of
@@ -64,6 +65,8 @@ class Run:
     left_out: int
     lives: list[Slice]
     sticks: int
+    rows: list[str]
+    """Of the timeline, from above."""
 
 
 @dataclass
@@ -181,7 +184,7 @@ def run_of(machine: Machine, places: Places) -> Run:
         _slice(e, rows, us, places) for e in events if e.get("ph") == "X" and e.get("cat") in ("work", "wait", "gpu_memcpy", "kernel")
     ]
     kernels = [
-        {"name": k.name, "cycles": k.cycles, "us": round(k.microseconds, 3), "cores": k.cores, "share": round(r.share, 4)}
+        {"name": k.name, "does": label(machine.program.kernels[number]), "cycles": k.cycles, "us": round(k.microseconds, 3), "cores": k.cores, "share": round(r.share, 4)}
         | {"bound": b.resource.title, "saves": round(b.share, 4), "remedy": b.resource.remedy}
         | {"read": k.dram_read, "written": k.dram_written, "busy": {u.unit.name: round(u.utilisation, 4) for u in k.units}}
         | {"intensity": r.intensity if r.bytes else 0, "attained": r.attained, "peak": r.peak, "bandwidth": r.bandwidth}
@@ -191,7 +194,9 @@ def run_of(machine: Machine, places: Places) -> Run:
     found = lives(machine.program, trace)
     held = [Slice(f"{v.first},{v.last}", v.op, v.begin, v.end, places.of_source(v.location, v.nodes)) for v in found]
     cycles = sum(k.cycles for k in machine.report.kernels)
-    return Run(cycles, target.clock_ghz, kernels, slices[:MOST_SLICES], max(len(slices) - MOST_SLICES, 0), held, trace.lx_sticks)
+    left_out = max(len(slices) - MOST_SLICES, 0)
+    named = [rows[row] for row in sorted(rows)]  # of the chip, of a core, of a corelet
+    return Run(cycles, target.clock_ghz, kernels, slices[:MOST_SLICES], left_out, held, trace.lx_sticks, named)
 
 
 def _of_kernel(program: Program, number: int, places: Places) -> list[int]:

@@ -9,6 +9,15 @@ function beside(tip, e) {
   tip.style.top = e.clientY + 14 + "px";
 }
 
+/** What a colour means. */
+function key(text, colour) {
+  const made = document.createElement("small"), box = document.createElement("i");
+  box.className = "key";
+  box.style.background = colour;
+  made.append(box, text);
+  return made;
+}
+
 /** Slices in rows over cycles: drag or wheel to move and zoom. */
 class Timeline {
   constructor(root, choice, names, tip) {
@@ -21,7 +30,7 @@ class Timeline {
     all.textContent = "whole run";
     all.addEventListener("click", () => this.zoom(0, this.end));
     this.told = document.createElement("span");
-    this.bar.append(all, this.told);
+    this.bar.append(all, ...[["works", INK.work], ["copies", INK.copy], ["waits", INK.wait]].map(([text, colour]) => key(text, colour)), this.told);
     this.canvas.tabIndex = 0;
     this.canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
     this.canvas.addEventListener("pointerdown", (e) => this.drag(e));
@@ -159,15 +168,39 @@ class Scratchpad {
   set(run) {
     this.cycles = Math.max(run.cycles, 1);
     this.lives = run.lives.map((s) => [...this.names[s[0]].split(",").map(Number), ...s.slice(1)]);
-    this.sticks = Math.max(1, ...this.lives.map((s) => s[1] + 1));
-    this.bar.textContent = `core 0: ${this.lives.length.toLocaleString()} values in ${(this.sticks * 128).toLocaleString()} bytes; from the cycle in which each is written to its last read`;
+    this.kernels = run.kernels.map(((at) => (k) => (at += k.cycles))(0));
+    this.parts = this.used();
+    const most = Math.max(1, ...this.lives.map((s) => s[1] + 1));
+    this.bar.textContent = `core 0: ${this.lives.length.toLocaleString()} values in ${(most * 128).toLocaleString()} bytes; from the cycle in which each is written to its last read. Addresses that nobody uses are left out; lines are ends of kernels`;
     this.draw();
   }
 
+  /** Ranges of sticks that are used, and where each is drawn: [first, last, from, until], of all together 1. */
+  used() {
+    const parts = [];
+    for (const [first, last] of [...this.lives].sort((a, b) => a[0] - b[0])) {
+      const before = parts[parts.length - 1];
+      if (before && first <= before[1] + 1 + (before[1] - parts[0][0]) / 50) before[1] = Math.max(before[1], last);
+      else parts.push([first, last]);
+    }
+    const gap = parts.length > 1 ? Math.min(0.03, 0.3 / (parts.length - 1)) : 0, sticks = parts.reduce((sum, [first, last]) => sum + last + 1 - first, 0);
+    let at = 0;
+    return parts.map(([first, last]) => {
+      const until = at + ((last + 1 - first) / sticks) * (1 - gap * (parts.length - 1)), part = [first, last, at, until];
+      at = until + gap;
+      return part;
+    });
+  }
+
+  y(stick) {
+    const [first, last, from, until] = this.parts.findLast(([first]) => first <= stick) || this.parts[0];
+    return 6 + (this.high - 30) * (1 - (from + ((stick - first) / (last + 1 - first)) * (until - from)));
+  }
+
   box([first, last, begin, end]) {
-    const w = this.width - 80, h = this.high - 30;
-    const y = (s) => 6 + h * (1 - s / this.sticks);
-    return [70 + (begin / this.cycles) * w, y(last + 1), Math.max(((end - begin) / this.cycles) * w, 1), Math.max(y(first) - y(last + 1), 1)];
+    const w = this.width - 80, low = this.y(first), each = low - this.y(first + 0.5);
+    const top = this.y(last + 0.5) - each;
+    return [70 + (begin / this.cycles) * w, top, Math.max(((end - begin) / this.cycles) * w, 1), Math.max(low - top, 1)];
   }
 
   point(e, keep) {
@@ -199,10 +232,22 @@ class Scratchpad {
       if (h > 3 && w > 3) c.strokeRect(x, y, w, h);
     }
     c.globalAlpha = 1;
-    c.fillStyle = shade("--faint");
-    for (let k = 0; k <= 4; k++) {
+    c.fillStyle = c.strokeStyle = shade("--faint");
+    c.globalAlpha = 0.4;
+    for (const end of this.kernels) c.fillRect(70 + (end / this.cycles) * (this.width - 80), 6, 0.5, this.high - 30);
+    c.globalAlpha = 1;
+    let free = Infinity;
+    const mark = (stick, y) => {
+      if (free - y < 12) return;
+      free = y;
       c.textAlign = "right";
-      c.fillText(Math.round((k / 4) * this.sticks * 128).toLocaleString(), 64, 6 + (this.high - 30) * (1 - k / 4) + (k ? 4 : -2));
+      c.fillText((stick * 128).toLocaleString(), 64, y + (y > this.high - 36 ? -2 : 4));
+    };
+    for (const [first, last] of this.parts) {
+      mark(first, this.y(first));
+      mark(last + 1, this.y(last + 0.5) - (this.y(first) - this.y(first + 0.5)));
+    }
+    for (let k = 0; k <= 4; k++) {
       c.textAlign = k === 4 ? "right" : "left";
       c.fillText(Math.round((k / 4) * this.cycles).toLocaleString(), 70 + (k / 4) * (this.width - 80), this.high - 10);
     }

@@ -6,7 +6,24 @@ async function unpacked() {
 }
 
 const element = (id) => document.getElementById(id);
+const words = (head) => ["does", "bound by", "pass", "remark"].includes(head);
 const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+
+/** A click on the head of a column puts rows into its order, the largest first; the next click the other way round. */
+function sortable(table) {
+  const [head, ...rows] = table.rows, value = (row, k) => row.cells[k].textContent, number = (text) => parseFloat(text.replace(/,/g, ""));
+  [...head.cells].forEach((cell, k) => {
+    cell.setAttribute("aria-sort", "none");
+    cell.title = "Sort";
+    cell.addEventListener("click", () => {
+      const numbers = rows.some((row) => !Number.isNaN(number(value(row, k)))), up = cell.getAttribute("aria-sort") === (numbers ? "descending" : "none");
+      for (const each of head.cells) each.setAttribute("aria-sort", "none");
+      cell.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const by = (a, b) => numbers ? (number(value(a, k)) || 0) - (number(value(b, k)) || 0) : value(a, k).localeCompare(value(b, k));
+      table.append(...[...rows].sort((a, b) => (up ? by(a, b) : by(b, a))));
+    });
+  });
+}
 
 class Page {
   constructor(data) {
@@ -24,6 +41,7 @@ class Page {
       this.panes[name] = { select, lines };
       select.addEventListener("change", () => this.fill(name));
     }
+    this.widths = new Widths(element("panes"), [...document.querySelectorAll(".pane")]);
     this.program = 0;
     data.runs.forEach((run, k) => element("program").append(option(k, `${k}: ${run.cycles.toLocaleString()} cycles`)));
     element("program").parentElement.hidden = data.runs.length < 2;
@@ -66,7 +84,11 @@ class Page {
       lines.set(item.lines.map((text, k) => ({ text, places: item.places[k + 1] || [], no: k + 1 })));
       lines.to(Math.min(...Object.keys(item.places)) - 1);
     }
-    else lines.set(item.lines.map((n, k) => ({ text: this.data.lines[n][0], places: this.data.lines[n][1], no: k + 1 })));
+    else {
+      const found = item.lines.map((n, k) => ({ text: this.data.lines[n][0], places: this.data.lines[n][1], no: k + 1 }));
+      lines.set(found);
+      if (name !== "level") lines.to(found.findIndex(({ places }) => places.length));  // arguments come before
+    }
     if (this.choice.kept) lines.reveal();
     if (element("search").value) this.search();
   }
@@ -102,7 +124,7 @@ class Page {
 
   draw_timeline(root) {
     const { run } = this, names = this.data.names, rows = [...new Set(run.slices.map((s) => s[0]))];
-    const order = rows.sort((a, b) => names[b].includes("kernel") - names[a].includes("kernel") || a - b);
+    const order = rows.sort((a, b) => run.rows.indexOf(names[a]) - run.rows.indexOf(names[b]));
     const note = run.left_out ? `${run.left_out.toLocaleString()} slices are left out` : `${run.slices.length.toLocaleString()} slices`;
     new Timeline(root, this.choice, names, element("tip")).set(run.slices, run.cycles, (s) => order.indexOf(s[0]), order.map((r) => names[r]), note);
   }
@@ -113,13 +135,15 @@ class Page {
   draw_kernels(root) {
     const units = [...new Set(this.run.kernels.flatMap((k) => Object.keys(k.busy)))], was = this.data.before?.runs[this.program];
     const before = new Map((was?.kernels || []).map((k) => [k.name, k.cycles]));
-    const head = ["kernel", "cores", "cycles", ...(was ? ["before"] : []), "us", "bytes read", "written", "bound by", "fewer cycles without it", "of its roof", ...units.map((u) => u + " busy")];
+    const head = ["kernel", "does", "cores", "cycles", ...(was ? ["before"] : []), "us", "bytes read", "written", "bound by", "fewer cycles without it", "of its roof", ...units.map((u) => u + " busy")];
     const percent = (x) => (100 * x).toFixed(0) + " %";
     const rows = this.run.kernels.map((k) => [
-      k.name, k.cores, k.cycles.toLocaleString(), ...(was ? [before.has(k.name) ? before.get(k.name).toLocaleString() : "-"] : []), k.us, k.read.toLocaleString(), k.written.toLocaleString(),
+      k.name, k.does, k.cores, k.cycles.toLocaleString(), ...(was ? [before.has(k.name) ? before.get(k.name).toLocaleString() : "-"] : []), k.us, k.read.toLocaleString(), k.written.toLocaleString(),
       k.bound, percent(k.saves), percent(k.share), ...units.map((u) => (u in k.busy ? percent(k.busy[u]) : "-")),
     ]);
-    root.append(this.table(head, rows, this.run.kernels.map((k) => k.places)));
+    const table = this.table(head, rows, this.run.kernels.map((k) => k.places));
+    sortable(table);
+    root.append(table);
   }
 
   draw_remarks(root) {
@@ -130,7 +154,7 @@ class Page {
   table(head, rows, places) {
     const table = document.createElement("table"), row = (cells, tag) => {
       const made = document.createElement("tr");
-      made.append(...cells.map((text, k) => Object.assign(document.createElement(tag), { textContent: text, className: k && typeof text === "string" && text.length > 24 ? "text" : "" })));
+      made.append(...cells.map((text, k) => Object.assign(document.createElement(tag), { textContent: text, className: k && words(head[k]) ? "text" : "" })));
       return made;
     };
     table.append(row(head, "th"));

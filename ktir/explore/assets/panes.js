@@ -93,6 +93,7 @@ class Lines {
     this.name = name;
     this.lines = [];
     this.costs = null;
+    this.costly = false;
     this.hits = new Set();
     this.scroll = document.createElement("div");
     this.scroll.className = "scroll";
@@ -116,6 +117,8 @@ class Lines {
   set(lines) {
     this.lines = lines;
     this.space.style.height = lines.length * HEIGHT + "px";
+    this.scroll.style.setProperty("--digits", String(Math.max(1, ...[lines.length, lines[lines.length - 1]?.no ?? 0])).length);
+    this.costly = this.costs && lines.some(({ places }) => places.length && this.costs.of(places));
     this.scroll.scrollTop = 0;
     this.draw();
   }
@@ -165,7 +168,7 @@ class Lines {
 
   /** What stands before a line: the unit that works longest for it, and how much of the program's time that is. */
   cost(places) {
-    if (!this.costs) return [];
+    if (!this.costly) return [];
     const made = document.createElement("span"), found = places.length ? this.costs.of(places) : null;
     made.className = "cost";
     if (found) {
@@ -183,6 +186,52 @@ class Lines {
     if (this.hits.size) this.to(Math.min(...this.hits));
     this.draw();
     return this.hits.size;
+  }
+}
+
+/** Panes side by side: each can be made wider by its button, and the borders between them dragged. */
+class Widths {
+  constructor(root, panes) {
+    this.root = root;
+    this.panes = panes;
+    this.shares = panes.map(() => 1);
+    panes.forEach((pane, k) => {
+      const button = Object.assign(document.createElement("button"), { className: "wider", textContent: "\u2194", title: "Wider, and back" });
+      button.setAttribute("aria-pressed", "false");
+      button.addEventListener("click", () => this.toggle(k));
+      pane.querySelector(".head").append(button);
+      if (k === panes.length - 1) return;
+      const grip = Object.assign(document.createElement("div"), { className: "grip", title: "Drag" });
+      grip.addEventListener("pointerdown", (e) => this.drag(e, k));
+      pane.append(grip);
+    });
+    this.lay();
+  }
+
+  lay() {
+    this.root.style.setProperty("--panes", this.shares.map((share) => `minmax(0, ${share}fr)`).join(" "));
+    this.panes.forEach((pane, k) => pane.querySelector(".wider").setAttribute("aria-pressed", String(this.shares[k] > 1.5)));
+  }
+
+  /** One pane has half of the width, or all have the same. */
+  toggle(which) {
+    const wide = this.shares[which] > 1.5;
+    this.shares = this.panes.map((_, k) => (!wide && k === which ? this.panes.length - 1 : 1));
+    this.lay();
+  }
+
+  /** Two neighbours share what they have in another way. */
+  drag(e, left) {
+    e.preventDefault();
+    const widths = this.panes.map((pane) => pane.clientWidth), both = widths[left] + widths[left + 1], least = Math.min(80, both / 2);
+    const unit = this.shares.reduce((a, b) => a + b) / widths.reduce((a, b) => a + b);
+    const move = (m) => {
+      const width = Math.max(least, Math.min(widths[left] + m.clientX - e.clientX, both - least));
+      this.shares = widths.map((w, k) => unit * (k === left ? width : k === left + 1 ? both - width : w));
+      this.lay();
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", () => removeEventListener("pointermove", move), { once: true });
   }
 }
 

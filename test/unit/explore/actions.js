@@ -56,6 +56,27 @@ async function all() {
   tab("kernels"); await later();
   press(document.querySelector("#drawer-kernels tr.linked")); await later();
   seen.kernel = rows("source", "near").concat(rows("source", "same"));
+  const order = () => [...document.querySelectorAll("#drawer-kernels tr")].slice(1).map((r) => r.cells[0].textContent);
+  const head = [...document.querySelectorAll("#drawer-kernels th")].find((h) => h.textContent === "cycles");
+  press(head); await later();
+  seen.longest = order();
+  press(head); await later();
+  seen.shortest = order();
+  const widths = () => [...document.querySelectorAll(".pane")].map((p) => p.getBoundingClientRect().width);
+  const wider = document.querySelector("#pane-level .wider"), grip = document.querySelector("#pane-source .grip");
+  seen.widths = [widths()];
+  press(wider); await later();
+  seen.widths.push(widths());
+  press(wider); await later();
+  seen.widths.push(widths());
+  const pull = (what, type, x) => what.dispatchEvent(new PointerEvent(type, { clientX: x, bubbles: true, cancelable: true }));
+  pull(grip, "pointerdown", 100); pull(window, "pointermove", 150); pull(window, "pointerup", 150); pull(window, "pointermove", 300); await later();
+  seen.widths.push(widths());
+  seen.gutters = [...document.querySelectorAll(".pane")].map((pane) => {
+    const text = document.createRange();
+    text.selectNodeContents(pane.querySelector(".line").lastChild);
+    return text.getBoundingClientRect().left - pane.getBoundingClientRect().left + pane.querySelector(".scroll").scrollLeft;
+  });
 }
 all().catch((e) => errors.push(String(e))).then(() => {
   const out = document.createElement("pre");

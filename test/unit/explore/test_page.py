@@ -88,6 +88,9 @@ def test_every_level_knows_the_source(explored: Explored) -> None:
     assert all({p for s in run.slices for p in s.places} & places for places in of)
     assert all({p for s in run.lives for p in s.places} & places for places in of)
     assert sum(k["cycles"] for k in run.kernels) == run.cycles == max(s.end for s in run.slices)
+    assert "matmul" in run.kernels[0]["does"]
+    assert [row for row in run.rows if row in Unit.__members__] == [u.name for u in Unit]
+    assert {s.row for s in run.slices} <= set(run.rows)
 
 
 def test_slices_of_a_row_do_not_overlap(explored: Explored) -> None:
@@ -213,6 +216,23 @@ def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:
     assert "lines are new" in seen["compare"][0]
     assert "both are equal" in seen["equal"]
     assert len(seen["kernel"]) >= 3
+    by_cycles = sorted(explored.runs[0].kernels, key=lambda k: -k["cycles"])
+    assert seen["longest"] == [k["name"] for k in by_cycles]
+    assert seen["shortest"] == seen["longest"][::-1]
+    assert max(seen["gutters"]) < 120, "room for the text"
+    check_widths(*seen["widths"], beside=size.startswith("1500"))
+
+
+def check_widths(first: list[float], wide: list[float], again: list[float], dragged: list[float], *, beside: bool) -> None:
+    """Panes that lie beside each other can be made wider by a button, and by their borders; those above each other fill the page."""
+    assert max(first) - min(first) < 2
+    assert again == first
+    if not beside:
+        assert wide == dragged == first
+        return
+    assert wide[2] == pytest.approx(sum(first) / 2, abs=2)
+    assert max(wide[0], wide[1], wide[3]) == pytest.approx(sum(first) / 6, abs=2)
+    assert dragged == pytest.approx([first[0] + 50, first[1] - 50, *first[2:]], abs=2)
 
 
 @pytest.mark.parametrize("device", ["cpu", "spyre"])
