@@ -21,11 +21,12 @@ highlight_language = "text"
 myst_heading_anchors = 4
 
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"ktir {__version__}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
-html_css_files = ["page.css"]
+html_css_files, html_js_files = ["page.css"], ["page.js"]
 
 _generated = HERE / "generated"
 _written = set(write_pages(_generated))

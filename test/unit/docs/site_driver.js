@@ -1,6 +1,6 @@
 // Loads the pages of the site one after the other, as wide as each of `widths`, and reports what sticks out; then searches, and looks at both themes.
 const {pages, widths, words} = JOB;
-const seen = {wide: [], broken: [], errors: [], searched: {}, themes: {}, looked: 0};
+const seen = {wide: [], cut: [], broken: [], errors: [], searched: {}, themes: {}, looked: 0};
 const frame = document.createElement("iframe");
 document.body.append(frame);
 const wait = ms => new Promise(done => setTimeout(done, ms));
@@ -17,6 +17,23 @@ function named(element) {
   return `${element.tagName.toLowerCase()} '${(element.textContent || element.src || "").trim().slice(0, 40)}'`;
 }
 
+// Short words of tables that go on in the next line: numbers and names in columns that are too narrow.
+function cut(page, width, doc) {
+  const text = doc.createRange(), walker = doc.createTreeWalker(doc.querySelector("article"), NodeFilter.SHOW_TEXT);
+  let words = 0;
+  for (let node = walker.nextNode(); node && words < 1500; node = walker.nextNode()) {
+    if (!node.parentElement.closest("td, th")) continue;
+    for (const word of node.data.matchAll(/[\w.,]+/g)) {
+      if (word[0].length > 14 || /[^\s\w.,]/.test(node.data[word.index - 1] ?? " ") || /[^\s\w.,]/.test(node.data[word.index + word[0].length] ?? " ")) continue;
+      text.setStart(node, word.index);
+      text.setEnd(node, word.index + word[0].length);
+      words++;
+      const tops = new Set([...text.getClientRects()].map(box => Math.round(box.top)));
+      if (tops.size > 1) seen.cut.push(`${page} at ${width}: '${word[0]}'`);
+    }
+  }
+}
+
 function look(page, width) {
   const doc = frame.contentDocument, top = doc.scrollingElement;
   if (top.scrollWidth > width) seen.wide.push(`${page} at ${width}: the page is ${top.scrollWidth} wide`);
@@ -26,6 +43,7 @@ function look(page, width) {
     if (right > width + 1 || inside > 1) seen.wide.push(`${page} at ${width}: ${named(element)} sticks out by ${Math.max(right - width, inside)}`);
     seen.looked += element.matches("pre, table, img");
   }
+  cut(page, width, doc);
   for (const image of doc.images) if (image.complete && !image.naturalWidth) seen.broken.push(`${page}: ${image.src}`);
 }
 

@@ -1,4 +1,4 @@
-"""The site builds without a warning; its links lead somewhere; in a browser nothing sticks out of a page, and the search finds pages."""
+"""The site builds without a warning; its links lead somewhere; in a browser nothing sticks out of a page, no word of a table is cut, and the search finds pages."""
 
 from __future__ import annotations
 
@@ -140,6 +140,7 @@ def test_in_a_browser(part: int, site: Path, address: tuple[str, queue.Queue[Any
     assert seen["errors"] == []
     assert seen["broken"] == []
     assert seen["wide"] == []
+    assert seen["cut"] == [], "words of tables are whole"
     assert seen["looked"] > 100
     assert "Sticks" in seen["searched"]["stick"]
     assert "The kernel language" in seen["searched"]["autotune"]
@@ -153,7 +154,8 @@ def test_in_a_browser(part: int, site: Path, address: tuple[str, queue.Queue[Any
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
 def test_what_sticks_out_is_noticed(site: Path, address: tuple[str, queue.Queue[Any]], tmp_path: Path) -> None:
     text = (site / "tutorials" / "first-model.html").read_text()
-    wide = '<pre style="white-space:pre">' + "x" * 400 + '</pre><img src="no.svg"><p style="width:2000px">'
+    wide = '<pre style="white-space:pre">' + "x" * 400 + '</pre><img src="no.svg"><p style="width:2000px"></p>'
+    wide += '<table><tr><td style="width:1em;max-width:1em;overflow-wrap:anywhere">narrow</td></tr></table>'
     (site / "wide.html").write_text(
         text.replace("<article", f"<article><article>{wide}</article></article><article", 1).replace('"../', '"')
     )
@@ -161,4 +163,5 @@ def test_what_sticks_out_is_noticed(site: Path, address: tuple[str, queue.Queue[
     (site / "wide.html").unlink()
     assert sum("pre 'xxx" in line for line in seen["wide"]) == len(WIDTHS)
     assert sum(" p '" in line for line in seen["wide"]) == len(WIDTHS)
+    assert len(seen["cut"]) == len(WIDTHS)
     assert [line.rpartition("/")[2] for line in seen["broken"]] == ["no.svg"] * len(WIDTHS)
