@@ -1,4 +1,4 @@
-"""The site builds without a warning; its links lead somewhere; in a browser nothing sticks out of a page, no word of a table is cut, and the search finds pages."""
+"""The site builds without a warning; its links lead somewhere; in a browser nothing sticks out or is cut, and the search finds pages."""
 
 from __future__ import annotations
 
