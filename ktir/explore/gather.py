@@ -184,7 +184,14 @@ def run_of(machine: Machine, places: Places) -> Run:
         _slice(e, rows, us, places) for e in events if e.get("ph") == "X" and e.get("cat") in ("work", "wait", "gpu_memcpy", "kernel")
     ]
     kernels = [
-        {"name": k.name, "does": label(machine.program.kernels[number]), "cycles": k.cycles, "us": round(k.microseconds, 3), "cores": k.cores, "share": round(r.share, 4)}
+        {
+            "name": k.name,
+            "does": label(machine.program.kernels[number]),
+            "cycles": k.cycles,
+            "us": round(k.microseconds, 3),
+            "cores": k.cores,
+            "share": round(r.share, 4),
+        }
         | {"bound": b.resource.title, "saves": round(b.share, 4), "remedy": b.resource.remedy}
         | {"read": k.dram_read, "written": k.dram_written, "busy": {u.unit.name: round(u.utilisation, 4) for u in k.units}}
         | {"intensity": r.intensity if r.bytes else 0, "attained": r.attained, "peak": r.peak, "bandwidth": r.bandwidth}
