@@ -150,13 +150,12 @@ class _Counter:
 
     def _elements(self, w: Word, d: Descriptor, trips: dict[int, int], loads: bool) -> None:
         """A transfer by elements, run after run as the machine prices it, and the reading of its indices."""
-        cores = range(self.kernel.cores)
-        readers = sorted(set(self.kernel.groups[w["group"]])) if w["group"] is not None else list(cores)
+        readers = sorted(set(self.kernel.groups[w["group"]])) if w["group"] is not None else list(range(self.kernel.cores))
         dim = w["dim"] if w["index"] is not None else None
         self._price(loads, ElementPrice(Access(w["src" if loads else "dst"], d, self.kernel), readers, self.target, dim), trips)
         if w["index"] is not None:
             indices = Access(w["index"], self.kernel.descriptors[w["index"]], self.kernel)
-            self._price(loads, ElementPrice(indices, cores, self.target, lanes=1), trips, indices=True)
+            self._price(loads, ElementPrice(indices, readers, self.target, lanes=1), trips, indices=True)
 
     def _price(self, loads: bool, price: ElementPrice, trips: dict[int, int], *, indices: bool = False) -> None:
         granules, pieces = np.zeros(len(price.owners), np.int64), 0

@@ -212,9 +212,9 @@ OPCODES: dict[str, Opcode] = {
             ),
             "Move entries. MNIL moves into LX, MNIS out of it. What a bound clips is the pad value in LX, and stays as it is in memory. "
             "With an index, the address in memory counts `stride[dim]` times the index, where bounds count the position; of entries for "
-            "one place a core's last stays, and two cores may not share one. With a group, memory is read once per leader and delivered to "
-            "its members. What goes over the ring has the same group on both sides, and goes to the cores for which the group names the "
-            "sender, which blocks while 16 entries are on the way to one of them.",
+            "one place a core's last stays, and two cores may not share one. With a group, memory, and the indices, are read once per "
+            "leader and delivered to its members. What goes over the ring has the same group on both sides, and goes to the cores for "
+            "which the group names the sender, which blocks while 16 entries are on the way to one of them.",
             reads=("src", "index"),
             writes="dst",
         ),

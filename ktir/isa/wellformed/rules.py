@@ -49,11 +49,11 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
         Rule("Loops of one region have the same trips in all units that have it, and a unit has one of a region.", "region"),
         Rule("Every FIFO has as many entries pushed as popped in a kernel.", "pushes .* pops"),
         Rule("Of every channel as many tokens are left as the kernel declares.", "tokens are left over|tokens are posted|no word posts"),
-        Rule("In a group of a move from memory every core that another one receives from reads for itself, and all tables of the descriptor have one value for both.", "receives from core|differs between them"),
+        Rule("In a group of a move from memory every core that another one receives from reads for itself, and all tables of the descriptor, and of that of its indices, have one value for both.", "receives from core|differs between them"),
     ),
     "Words and their descriptors": (
         Rule("Operands are descriptors of the space that the instruction, and the unit, says.", "to be of (ddr|lx)"),
-        Rule("What `move` names in LX is given. Over the ring it has a group. Into memory, or with an index, it has none.", "expects a (src|dst)$|over the ring|has a group"),
+        Rule("What `move` names in LX is given. Over the ring it has a group, and no index. Into memory it has no group.", "expects a (src|dst)$|over the ring|has a group"),
         Rule("The two descriptors of a `move` have as many bytes, in elements of one size and format.", "moves .* bytes into|changes the element size|changes the elements"),
         Rule("Levels over which a descriptor steps are open; of those that choose its buffer one is.", "which is not open|chooses the buffer"),
         Rule("Buffers lie as far apart as one spans.", "has buffers of"),

@@ -279,8 +279,11 @@ class _Kernel:
         for unit, places in found.items():
             for s in places:
                 if unit is Unit.MNIL and s.word.does is Does.MOVE and s.word["group"] is not None:
-                    message = self._multicast(self.kernel.groups[s.word["group"]], self.kernel.descriptors[s.word["src"]])
-                    if message:
+                    leaders, read = (
+                        self.kernel.groups[s.word["group"]],
+                        [s.word[name] for name in ("src", "index") if s.word[name] is not None],
+                    )
+                    for message in filter(None, (self._multicast(leaders, self.kernel.descriptors[d]) for d in read)):
                         yield self.at(unit, s.index, f"'{s.word.op}' {message}")
 
     def _multicast(self, leaders: list[int], d: Descriptor) -> str | None:
@@ -313,8 +316,8 @@ def _move_faults(w: Word, unit: Unit) -> Iterator[str]:
         yield f"'{w.op}' of {unit.name} expects a {lx}"
     if w[ring] is None and (w["group"] is None or w["index"] is not None):
         yield f"'{w.op}' over the ring expects a group, and no index"
-    if w[ring] is not None and w["group"] is not None and (unit is Unit.MNIS or w["index"] is not None):
-        yield f"'{w.op}' has a group, but only reads of memory without an index have"
+    if w[ring] is not None and w["group"] is not None and unit is Unit.MNIS:
+        yield f"'{w.op}' has a group, but only reads of memory have"
     if w["index"] is None and (w["dim"] or w["size"]):
         yield f"'{w.op}' has a dim or size, but no index"
 

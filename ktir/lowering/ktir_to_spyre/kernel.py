@@ -159,20 +159,20 @@ class KernelLowering:
         if isinstance(source, IndirectTile):
             self._reads(source.positions, op)
             self._reads(reach(source.tile, source.dim, source.size), op)
-            return Action({Unit.MNIL: [word("move", number, **self._looked_up(source, target, "src", "dst"))]}, touched)
+            group = self._members(source.tile, source.positions)
+            return Action({Unit.MNIL: [word("move", number, **self._looked_up(source, target, "src", "dst"), group=group)]}, touched)
         self._reads(source, op)
         ddr = self.table.describe(source, whole(source))
         lx = self.table.describe(target, whole(target))
-        leaders = self._leaders(source)
-        group = self._group(leaders) if leaders != list(range(self.cores)) else None
-        instruction = word("move", number, src=ddr, dst=lx, group=group)
+        instruction = word("move", number, src=ddr, dst=lx, group=self._members(source))
         return Action({Unit.MNIL: [instruction]}, touched)
 
-    def _leaders(self, source: Tile) -> list[int]:
-        """Per core the first one that reads the same data."""
-        parts = [source.anchor.constant, *(clip.room.constant for clip in source.clips)]
+    def _members(self, *sources: Tile) -> int | None:
+        """The group of cores that read the same data, of which the first one reads; None where all read apart."""
+        parts = [part for s in sources for part in (s.anchor.constant, *(clip.room.constant for clip in s.clips))]
         keys = list(zip(*(np.broadcast_to(p, (self.cores,)).tolist() for p in parts), strict=True))
-        return [keys.index(key) for key in keys]
+        leaders = [keys.index(key) for key in keys]
+        return self._group(leaders) if leaders != list(range(self.cores)) else None
 
     def _write(self, op: ir.Operation, source: Tile, target: Tile | IndirectTile) -> Action:
         number = self.operands.source_id(op)

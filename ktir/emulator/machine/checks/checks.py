@@ -149,7 +149,7 @@ class Checks:
                 return Moved(touch, readers, toucher.sticks(event.counters) * STICK_BYTES)
         else:
             self._check_memory(event, x.ddr, *toucher.reach(event.counters, x.size))
-            indices = self._element_toucher(x.idx, None, 1)
+            indices = self._element_toucher(x.idx, leaders, 1)
             self._check_memory(event, x.idx, *indices.reach(event.counters))
             index_bytes = granule * int(indices.price.of(event.counters)[0].sum())
         return Moved(touch, readers, granule * int(counted.sum()) + index_bytes, int(pieces.max(initial=0)), index_bytes)
@@ -246,8 +246,9 @@ class Checks:
     def _check_members(self, event: Event, x: Instruction) -> None:
         """Every member of a group must describe what its leader reads."""
         assert x.ddr
-        rows = [x.ddr.table] if x.ddr.table is not None else []
-        rows += [c.limit for c in x.ddr.clips if len(c.limit) > 1]
+        read = [x.ddr] if x.idx is None else [x.ddr, x.idx]
+        rows = [access.table for access in read if access.table is not None]
+        rows += [c.limit for access in read for c in access.clips if len(c.limit) > 1]
         for row in rows:
             other = row != row[x.leaders]
             if other.any():

@@ -239,8 +239,8 @@ class _UnitDecoder:
         if x.word["index"] is not None:
             self._indices(x, x.ddr)
         if x.word["group"] is not None:
-            if not x.loads or x.idx is not None:
-                raise self.fail("has a group, but only reads of memory without an index have", x.index)
+            if not x.loads:
+                raise self.fail("has a group, but only reads of memory have", x.index)
             x.leaders = self._group(x)
             if (x.leaders[x.leaders] != x.leaders).any():
                 raise self.fail(f"expects the leaders of group {x.word['group']} to lead themselves", x.index)

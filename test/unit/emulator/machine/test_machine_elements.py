@@ -250,6 +250,46 @@ def test_gathers_need_what_other_kernels_wrote():
     clean(filled, index(Build("l", 1), MNIL, X, N))
 
 
+SHARED = [Argument("x", "input", 8, 2), Argument("y", "output", 16, 2), Argument("ids", "input", 2, 4)]
+
+
+def shared(ids: list[int], rows: list[int], group: list[int] | None) -> Build:
+    """Each core gathers four sticks of x by indices from its element of `ids` on, and of the columns from its element of `rows` on, and
+    stores them behind those of the cores before it."""
+    cores = len(ids)
+    b = Build("k", cores)
+    if group is not None:
+        b.groups.append(group)
+    source = b.ddr(X, (4,), (64,), lane_stride=1, core_table=b.table(rows))
+    places = b.ddr(2, (4,), (1,), lane_stride=1, element_bytes=4, core_table=b.table(ids))
+    word = {"src": source, "dst": b.lx((4,), (1,)), "index": places, "dim": 0, "size": 4}
+    b.add(MNIL, "move", **word, group=None if group is None else 0)
+    b.sig(MNIL, MNIS)
+    b.wait(MNIS, MNIL)
+    b.add(MNIS, "move", dst=b.ddr(Y, (4,), (1,), core_table=b.table([4 * core for core in range(cores)])), src=b.lx((4,), (1,)))
+    return b
+
+
+def test_cores_that_gather_the_same_share_a_read() -> None:
+    """Bits are those of cores that read for themselves; a core fewer reads x and the indices."""
+    ids, rows, group = [0, 4, 0, 4], [0, 256, 0, 256], [0, 1, 0, 1]
+    x, chosen = np.arange(512, dtype=np.float32), np.array([3, 0, 2, 2, 1, 1, 0, 3], np.int32)
+    y = np.concatenate([x[64 * chosen[i : i + 4, None] + row + np.arange(64)] for i, row in zip(ids, rows, strict=True)])
+    given = [carrier(SHARED[0], x), np.zeros((16, 64), np.float32), carrier(SHARED[2], chosen)]
+    read = []
+    for members in (group, None):
+        p = program("p", SHARED, shared(ids, rows, members).kernel())
+        agrees(Case(p, given, [None, y, None]), 0)
+        read.append(Machine(p, DATASHEET).report.kernels[0].dram_read)
+    assert 2 * read[0] == read[1]
+
+
+def test_members_of_a_group_read_the_same_indices() -> None:
+    wrong = shared([0, 4, 4, 4], [0, 256, 0, 256], [0, 1, 0, 1])
+    with pytest.raises(faults.MulticastFault, match="core 2 and its leader 0 describe different reads"):
+        control(program("p", SHARED, wrong.kernel()), DATASHEET)
+
+
 def test_scatters_have_their_argument_for_themselves():
     clean(index(build(), MNIS, Y))
     clean(index(index(build(), MNIS, Y), MNIS, Y))
