@@ -8,7 +8,7 @@ from campaign.graph_draws import FLOATS, Draws, narrowed, wide
 from campaign.graph_text import Value
 
 _LOWEST = "0xFF800000"
-_PRODUCT = [
+PRODUCT = [
     "%a = arith.extf %i0 : f16 to f32",
     "%b = arith.extf %i1 : f16 to f32",
     "%m = arith.mulf %a, %b : f32",
@@ -39,7 +39,8 @@ def _own(value: Value) -> tuple[int, ...]:
     return tuple(range(len(value.shape)))
 
 
-def _activated(g: Draws, name: str) -> list[str]:
+def activated(g: Draws, name: str) -> list[str]:
+    """Lines of an activation of a scalar, as %g3."""
     return [line.format(name) for line in g.random.choice((_SIGMOID, _GELU, _RELU))]
 
 
@@ -82,7 +83,7 @@ def linear(g: Draws) -> None:
         body += [f"%bias = arith.extf %i{len(inputs) - 1} : f16 to f32", f"%biased = arith.addf {name}, %bias : f32"]
         name = "%biased"
     if g.random.random() < 0.5:
-        body += _activated(g, name)
+        body += activated(g, name)
         name = "%g3"
     if g.random.random() < 0.5:
         same = x.shape[1] == width and x.element == "f16" and g.random.random() < 0.7
@@ -109,10 +110,10 @@ def stacked(g: Draws) -> None:
     if way == "named":
         product = _times(g, a, g.load((batch, depth, width)))
     elif way == "left":
-        product = g.generic([(a, (0, 1, 3)), (g.load((depth, width)), (3, 2))], ((batch, rows, width), "f32"), "pppr", _PRODUCT, "0.0")
+        product = g.generic([(a, (0, 1, 3)), (g.load((depth, width)), (3, 2))], ((batch, rows, width), "f32"), "pppr", PRODUCT, "0.0")
     else:
         left = g.load((width, depth))
-        product = g.generic([(left, (1, 3)), (a, (0, 2, 3))], ((batch, width, rows), "f32"), "pppr", _PRODUCT, "0.0")
+        product = g.generic([(left, (1, 3)), (a, (0, 2, 3))], ((batch, width, rows), "f32"), "pppr", PRODUCT, "0.0")
     g.pointwise(product, "f16", ["%r = arith.truncf %i0 : f32 to f16"])
 
 
@@ -123,7 +124,7 @@ def gated(g: Draws) -> None:
     if max(prod(x.shape), x.shape[0]) * width > 20 * g.largest or x.shape[0] * width > g.largest:
         return
     left, right = (_times(g, x, g.load((x.shape[1], width))) for _ in range(2))
-    body = [*_activated(g, "%i0"), "%p = arith.mulf %g3, %i1 : f32", "%r = arith.truncf %p : f32 to f16"]
+    body = [*activated(g, "%i0"), "%p = arith.mulf %g3, %i1 : f32", "%r = arith.truncf %p : f32 to f16"]
     hidden = g.generic([(left, (0, 1)), (right, (0, 1))], ((x.shape[0], width), "f16"), "pp", body)
     product = _times(g, hidden, g.load((width, x.shape[1])))
     residual = ["%x = arith.extf %i1 : f16 to f32", "%s = arith.addf %i0, %x : f32", "%r = arith.truncf %s : f32 to f16"]
@@ -139,10 +140,11 @@ def _over(value: Value, d: int) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
 def softmax(g: Draws) -> None:
     """Along any dim; the powers are kept or computed twice."""
     value = g.pick(range(1, 5))
-    _softmax(g, value, g.random.randrange(len(value.shape)), g.random.choice(FLOATS))
+    softmax_of(g, value, g.random.randrange(len(value.shape)), g.random.choice(FLOATS))
 
 
-def _softmax(g: Draws, value: Value, d: int, element: str) -> Value:
+def softmax_of(g: Draws, value: Value, d: int, element: str) -> Value:
+    """The softmax along dim d."""
     kinds, shape, rest = _over(value, d)
     own, parallel = _own(value), "p" * len(value.shape)
     widened = wide("%i0", value.element, "%w")
@@ -162,6 +164,11 @@ def norm(g: Draws) -> None:
     """An RMS norm, or a layer norm in two steps, along any dim, with a weight and perhaps a bias."""
     value = g.pick(range(1, 5))
     d = g.random.randrange(len(value.shape)) if g.random.random() < 0.3 else len(value.shape) - 1
+    norm_of(g, value, d)
+
+
+def norm_of(g: Draws, value: Value, d: int, element: str = "") -> Value:
+    """Such a norm along dim d, of any float type where none is given."""
     kinds, shape, rest = _over(value, d)
     own, count = _own(value), f"%n = arith.constant {float(value.shape[d])} : f32"
     widened = wide("%i0", value.element, "%w")
@@ -193,8 +200,45 @@ def norm(g: Draws) -> None:
         inputs.append((g.load((value.shape[d],)), (d,)))
         body += [f"%bias = arith.extf %i{k + 2} : f16 to f32", "%yb = arith.addf %yg, %bias : f32"]
         last = "%yb"
-    element = g.random.choice(("f16", "f16", "f32"))
-    g.generic(inputs, (value.shape, element), "p" * len(own), [*body, *narrowed(last, element, "%r")])
+    element = element or g.random.choice(("f16", "f16", "f32"))
+    return g.generic(inputs, (value.shape, element), "p" * len(own), [*body, *narrowed(last, element, "%r")])
+
+
+MASKS = ("", "causal", "window", "added", "booleans")
+"""Kinds of masks: none, by position, also with a window, what is added, what is chosen."""
+
+
+def masked_scores(g: Draws, scores: Value, inner: int, masks: tuple[str, ...] = MASKS) -> Value:
+    """Scores of queries of `inner` elements, the last two dims rows and keys, scaled and masked."""
+    rows, keys = scores.shape[-2:]
+    own = _own(scores)
+    scale = [f"%z = arith.constant {inner**-0.5:.6e} : f32", "%s = arith.mulf %i0, %z : f32"]
+    inputs: list[tuple[Value, tuple[int | None, ...]]] = [(scores, own)]
+    hidden = [f"%n = arith.constant {_LOWEST} : f32", "%r = arith.select %h, %n, %s : f32"]
+    mask = g.random.choice(masks)
+    match mask:
+        case "causal" | "window":
+            scale += [
+                f"%x = linalg.index {own[-2]} : index", f"%y = linalg.index {own[-1]} : index",
+                "%p = arith.index_cast %x : index to i64", "%q = arith.index_cast %y : index to i64",
+                f"%f = arith.constant {max(0, keys - rows)} : i64", "%l = arith.addi %p, %f : i64",
+                f"{'%h' if mask == 'causal' else '%later'} = arith.cmpi sgt, %q, %l : i64",
+            ]  # fmt: skip
+            if mask == "window":
+                scale += [
+                    f"%width = arith.constant {g.random.choice((1, 2, 7, 64))} : i64", "%first = arith.subi %l, %width : i64",
+                    "%early = arith.cmpi sle, %q, %first : i64", "%h = arith.ori %later, %early : i1",
+                ]  # fmt: skip
+            scale += hidden
+        case "booleans":
+            inputs.append((g.load((rows, keys), "i1"), own[-2:]))
+            scale += ["%away = arith.constant -3.0e+04 : f32", "%r = arith.select %i1, %s, %away : f32"]
+        case "added":
+            inputs.append((g.load((rows, keys)), own[-2:]))
+            scale += ["%w = arith.extf %i1 : f16 to f32", "%r = arith.addf %s, %w : f32"]
+        case _:
+            scale[-1] = scale[-1].replace("%s", "%r")
+    return g.generic(inputs, (scores.shape, "f32"), "p" * len(own), scale)
 
 
 def attention(g: Draws) -> None:
@@ -211,34 +255,22 @@ def attention(g: Draws) -> None:
         return
     k, v = g.load((heads, keys, inner)), g.load((heads, keys, outer))
     shape = (heads, group, rows, keys)
-    scores = g.generic([(q, (0, 1, 2, 4)), (k, (0, 3, 4))], (shape, "f32"), "ppppr", _PRODUCT, "0.0")
-    scale = [f"%z = arith.constant {inner**-0.5:.6e} : f32", "%s = arith.mulf %i0, %z : f32"]
-    inputs: list[tuple[Value, tuple[int | None, ...]]] = [(scores, (0, 1, 2, 3))]
-    mask = g.random.choice(("", "causal", "added"))
-    if mask == "causal":
-        first = max(0, keys - rows)
-        scale += [
-            "%x = linalg.index 2 : index", "%y = linalg.index 3 : index",
-            "%p = arith.index_cast %x : index to i64", "%q = arith.index_cast %y : index to i64",
-            f"%f = arith.constant {first} : i64", "%l = arith.addi %p, %f : i64", "%h = arith.cmpi sgt, %q, %l : i64",
-            f"%n = arith.constant {_LOWEST} : f32", "%r = arith.select %h, %n, %s : f32",
-        ]  # fmt: skip
-    elif mask:
-        inputs.append((g.load((rows, keys)), (2, 3)))
-        scale += ["%w = arith.extf %i1 : f16 to f32", "%r = arith.addf %s, %w : f32"]
-    else:
-        scale[-1] = scale[-1].replace("%s", "%r")
-    weights = _softmax(g, g.generic(inputs, (shape, "f32"), "pppp", scale), 3, "f16")
-    result = g.generic([(weights, (0, 1, 2, 4)), (v, (0, 4, 3))], ((heads, group, rows, outer), "f32"), "ppppr", _PRODUCT, "0.0")
+    scores = g.generic([(q, (0, 1, 2, 4)), (k, (0, 3, 4))], (shape, "f32"), "ppppr", PRODUCT, "0.0")
+    weights = softmax_of(g, masked_scores(g, scores, inner, ("", "causal", "added")), 3, "f16")
+    result = g.generic([(weights, (0, 1, 2, 4)), (v, (0, 4, 3))], ((heads, group, rows, outer), "f32"), "ppppr", PRODUCT, "0.0")
     g.pointwise(result, "f16", ["%r = arith.truncf %i0 : f32 to f16"])
 
 
-def rotated(g: Draws) -> None:
-    """Rotary positions: halves of the last dim exchanged, one of them negated, and both weighted by tables."""
-    value = g.pick(range(2, 5), ("f16",))
+def rotary(g: Draws) -> None:
+    """Rotary positions of a value."""
+    rotated(g, g.pick(range(2, 5), ("f16",)))
+
+
+def rotated(g: Draws, value: Value) -> Value | None:
+    """Halves of the last dim exchanged, one of them negated, and both weighted by tables; None for an odd extent."""
     *lead, width = value.shape
     if width % 2:
-        return
+        return None
     half = width // 2
     pieces = []
     for start in (half, 0):
@@ -251,8 +283,10 @@ def rotated(g: Draws) -> None:
     body = [f"%w{i} = arith.extf %i{i} : f16 to f32" for i in range(4)]
     body += ["%x = arith.mulf %w0, %w2 : f32", "%y = arith.mulf %w1, %w3 : f32", "%s = arith.addf %x, %y : f32"]
     own = _own(value)
-    g.generic([(value, own), (turned, own), *tables], (value.shape, "f16"), "p" * len(own), [*body, "%r = arith.truncf %s : f32 to f16"])
+    return g.generic(
+        [(value, own), (turned, own), *tables], (value.shape, "f16"), "p" * len(own), [*body, "%r = arith.truncf %s : f32 to f16"]
+    )
 
 
-OPS = {linear: 4, stacked: 3, gated: 1, softmax: 3, norm: 3, attention: 3, rotated: 2}
+OPS = {linear: 4, stacked: 3, gated: 1, softmax: 3, norm: 3, attention: 3, rotary: 2}
 """Ops and how often they come."""

@@ -134,6 +134,8 @@ class Draws(Text):
         if buffer.element in INTEGERS:
             low, high = (0, self.below[number]) if number in self.below else (-50, 50)
             return rng.integers(low, high, buffer.shape).astype(DTYPES[buffer.element])
+        if buffer.element == "i8":
+            return rng.integers(-128, 128, buffer.shape).astype(np.int8)
         if buffer.element in FLAGS:
             return np.asarray(rng.integers(0, 2, buffer.shape), np.bool_)
         return np.asarray(rng.standard_normal(buffer.shape) * 0.5, DTYPES[buffer.element])

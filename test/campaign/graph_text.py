@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-DTYPES = {"f16": np.float16, "f32": np.float32, "i64": np.int64, "i32": np.int32, "i1": np.bool_}
+DTYPES = {"f16": np.float16, "f32": np.float32, "i64": np.int64, "i32": np.int32, "i8": np.int8, "i1": np.bool_}
 
 
 def tensor(shape: Sequence[int], element: str) -> str:
@@ -117,13 +117,13 @@ class Text:
         result: tuple[tuple[int, ...], str],
         kinds: str,
         body: list[str],
-        init: str | None = None,
+        init: str | Value | None = None,
     ) -> Value:
         """A `linalg.generic` whose body yields %r; `inputs` come with the loop of each dim, None = the constant 0, the result has the
-        parallel loops."""
+        parallel loops. `init` is what a reduction begins from: a number, or a tensor."""
         shape, element = result
         type_ = tensor(shape, element)
-        out = self.filled(shape, element, init)
+        out = init.name if isinstance(init, Value) else self.filled(shape, element, init)
         loops = ", ".join(f"d{i}" for i in range(len(kinds)))
         targets = [i for i, k in enumerate(kinds) if k == "p"]
         every = [", ".join("0" if i is None else f"d{i}" for i in m) for m in (*(m for _, m in inputs), targets)]
@@ -139,6 +139,7 @@ class Text:
             shape,
             element,
             *(v for v, _ in inputs),
+            *((init,) if isinstance(init, Value) else ()),
         )
 
     def pointwise(self, value: Value, element: str, body: list[str]) -> Value:

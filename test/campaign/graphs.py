@@ -1,11 +1,13 @@
 """Random logical programs on tensors of any rank: what a front end may write, with awkward sizes, also 1.
 
     python test/campaign/graphs.py --programs 2000 --seed 0
+    python test/campaign/graphs.py --programs 2000 --seed 0 --layers
 
 Ops are drawn one by one: views of inputs (transposed, sliced, spread, backwards, repeated), pointwise chains with permuted and broadcast
 operands, reductions, contractions, reshapes, slices, pads, concatenations, masks by position, in f16 and f32; arithmetic, comparisons,
 conversions and reductions of i32, i64 and i1; gathers and scatters of rows, scans, sorts; blocks of models such as norms and attention;
-buffers that are read and written. What no op used is stored at the end, so nothing is dead.
+buffers that are read and written. Or layers, of which several kernels share parts: projections into heads, readers of the same sums, rows
+of several loops, bytes, long rows. What no op used is stored at the end, so nothing is dead.
 
 The command checks one program per seed: NumPy's values, then every level and both modes of the emulator. A finding is a line, with the
 program in a file; the status is 1 if there was one.
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "test"))
 
 import numpy as np  # noqa: E402
-from campaign import graph_blocks, graph_indices, graph_integers, graph_memory, graph_ops  # noqa: E402
+from campaign import graph_blocks, graph_indices, graph_integers, graph_layers, graph_memory, graph_ops  # noqa: E402
 from campaign.graph_draws import LARGE, LARGE_SIZES, Draws  # noqa: E402
 from campaign.worker import Worker  # noqa: E402
 
@@ -34,22 +36,23 @@ Op = Callable[[Draws], None]
 FLOATS: dict[Op, int] = graph_ops.OPS
 MODELS: dict[Op, int] = {**graph_ops.OPS, **graph_blocks.OPS, **graph_memory.OPS}
 ALL: dict[Op, int] = {**MODELS, **graph_integers.OPS, **graph_indices.OPS}
+LAYERS: dict[Op, int] = {**graph_layers.OPS, graph_ops.binary: 1, graph_ops.reduction: 1, graph_ops.slice_: 1, graph_blocks.softmax: 1}
 CORES = (32, 3, 1)
 
 
-def graph(seed: int, ops: int = 5) -> tuple[str, list[np.ndarray]]:
-    """The program of a seed, of about so many ops, and its arguments."""
-    g = drawn(seed, ops)
+def graph(seed: int, ops: int = 5, *, layers: bool = False) -> tuple[str, list[np.ndarray]]:
+    """The program of a seed, of about so many ops, or so many layers, and its arguments."""
+    g = drawn(seed, ops, layers=layers)
     return g.module(), [g.array(i, v) for i, (_, v) in enumerate(g.arguments)]
 
 
-def drawn(seed: int, ops: int) -> Draws:
+def drawn(seed: int, ops: int, *, layers: bool = False) -> Draws:
     """The program of a seed and what was drawn for it."""
     kind = seed // len(CORES) % 4
     g = Draws(random=random.Random(seed))
     if kind == 3:
         g.sizes, g.largest = LARGE_SIZES, LARGE
-    kinds = (FLOATS, ALL, ALL, MODELS)[kind]
+    kinds = LAYERS if layers else (FLOATS, ALL, ALL, MODELS)[kind]
     while ops > 0 or not g.unused:
         op = g.random.choices(list(kinds), list(kinds.values()))[0]
         written = len(g.lines)
@@ -62,9 +65,9 @@ def drawn(seed: int, ops: int) -> Draws:
     return g
 
 
-def program(seed: int) -> tuple[str, list[np.ndarray]]:
+def program(seed: int, *, layers: bool = False) -> tuple[str, list[np.ndarray]]:
     """The program of a seed, of a size that the seed decides, and its arguments."""
-    return graph(seed, ops=random.Random(seed).choice((2, 5, 9)))
+    return graph(seed, ops=random.Random(seed).choice((1, 2, 4) if layers else (2, 5, 9)), layers=layers)
 
 
 def each(seeds: range, check: Callable[[int], None]) -> None:
@@ -76,7 +79,7 @@ def each(seeds: range, check: Callable[[int], None]) -> None:
             raise AssertionError(f"graph({seed})") from error
 
 
-def check(seed: int) -> None:
+def check(seed: int, *, layers: bool = False) -> None:
     """Raises Mismatch where a level changes values, KtirError where one refuses the program, AssertionError where NumPy has others."""
     from campaign import graph_numpy
 
@@ -84,7 +87,7 @@ def check(seed: int) -> None:
     from ktir.checking import check_levels
     from ktir.checking.compare import compare
 
-    text, arguments = program(seed)
+    text, arguments = program(seed, layers=layers)
     with config.patch(verify_each=True):
         levels = check_levels(text, arguments, cores=CORES[seed % len(CORES)], source=f"graph-{seed}.mlir")
     for number, (wanted, found) in enumerate(zip(graph_numpy.run(text, arguments), levels[0].arrays, strict=True)):
@@ -97,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--programs", type=int, default=2000, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first program; the others follow")
+    parser.add_argument("--layers", action="store_true", help="layers of models instead of single ops")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="for one program")
     parser.add_argument("--reproducers", type=Path, default=ROOT / "build/graphs", metavar="DIR", help="where programs with findings go")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -108,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     findings = 0
     worker = Worker(__file__)
     for seed in tqdm(range(options.seed, options.seed + options.programs), unit="program", disable=None):
-        answer = worker.ask(seed, options.timeout)
+        answer = worker.ask({"seed": seed, "layers": options.layers}, options.timeout)
         if isinstance(answer, str):
             answer = {"finding": answer}
             worker.stop()
@@ -116,8 +120,8 @@ def main(arguments: list[str] | None = None) -> int:
         if answer["finding"]:
             findings += 1
             options.reproducers.mkdir(parents=True, exist_ok=True)
-            file = options.reproducers / f"graph-{seed}.mlir"
-            file.write_text(program(seed)[0])
+            file = options.reproducers / f"{'layers' if options.layers else 'graph'}-{seed}.mlir"
+            file.write_text(program(seed, layers=options.layers)[0])
             tqdm.write(f"{seed}: {answer['finding']}; {file}")
             sys.stdout.flush()
     worker.stop()
@@ -132,7 +136,7 @@ def _work() -> int:
     for line in sys.stdin:
         finding = ""
         try:
-            check(json.loads(line))
+            check(**json.loads(line))
         except Exception as error:
             finding = f"{type(error).__name__}: {error}".partition("\n")[0]
         print(json.dumps({"finding": finding}), file=answers, flush=True)

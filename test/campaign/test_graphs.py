@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 from campaign.graph_draws import ANY
-from campaign.graphs import ALL, check, drawn, each
+from campaign.graphs import ALL, LAYERS, check, drawn, each
 
 SOME, EVERY = 12, 2000
+LAYERED = 6
 
 
 def test_programs_are_of_every_kind() -> None:
@@ -17,6 +19,22 @@ def test_programs_are_of_every_kind() -> None:
     views = ("whole", "permuted", "sliced", "repeated", "spread", "backwards")
     few = [kind for kind in (*views, *ANY, *(op.__name__ for op in ALL)) if found[kind] < 5]
     assert not few
+
+
+def test_layers_are_of_every_kind() -> None:
+    found = Counter(kind for seed in range(200) for kind in set(drawn(seed, random.Random(seed).choice((1, 2, 4)), layers=True).drawn))
+    assert not [op.__name__ for op in LAYERS if found[op.__name__] < 5]
+
+
+@pytest.mark.parametrize("seed", range(LAYERED))
+def test_layers(seed: int) -> None:
+    check(seed, layers=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(LAYERED, EVERY, 50))
+def test_more_layers(first: int) -> None:
+    each(range(first, min(first + 50, EVERY)), partial(check, layers=True))
 
 
 @pytest.mark.parametrize("seed", range(SOME))

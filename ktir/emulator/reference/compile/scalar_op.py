@@ -43,6 +43,8 @@ class ScalarOp:
     combines: str | None = None
     """The reduction that the op can end: a name in `structured.UFUNCS`."""
     multiplies: bool = False
+    widens: bool = False
+    """Whether it makes a float of an integer of one byte, which is exact in each."""
     value: Any = None
     dim: int = 0
     faults: Callable[..., Any] | None = None
@@ -96,21 +98,22 @@ class Body:
         a, b = last.operands
         return Combiner(last.op.combines, b if a == accumulator else a, last.op.rounds, last.where.op)
 
-    def factors(self, combiner: Combiner) -> tuple[int, int] | None:
-        """The two inputs whose product is summed, if `combiner` sums a plain product of two inputs in f32."""
+    def factors(self, combiner: Combiner) -> dict[int, Ref] | None:
+        """What is multiplied, by the input that it is, if `combiner` sums a plain product of two inputs in f32."""
         if combiner.kind != "add" or combiner.mapped.kind != "op":
             return None
         product = self.ops[combiner.mapped.index]
         if not product.op.multiplies:
             return None
-        inputs = []
-        for ref in product.operands:
-            while ref.kind == "op" and self.ops[ref.index].op.form == "copy":
+        found: dict[int, Ref] = {}
+        for factor in product.operands:
+            ref = factor
+            while ref.kind == "op" and (self.ops[ref.index].op.form == "copy" or self.ops[ref.index].op.widens):
                 ref = self.ops[ref.index].operands[0]
             if ref.kind != "argument" or ref.index >= self.inputs:
                 return None
-            inputs.append(ref.index)
-        return inputs[0], inputs[1]
+            found[ref.index] = factor
+        return found if len(found) == 2 else None
 
 
 def single(op: ScalarOp, operands: Sequence[str], where: Where) -> Body:

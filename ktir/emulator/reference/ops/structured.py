@@ -212,14 +212,14 @@ class Structured:
     def _contraction(self, k: int, combiner: Combiner) -> _Roles | None:
         """Which loop plays which part, if outs k is a sum of products of two inputs."""
         factors = self.body.factors(combiner)
-        if factors is None or combiner.kind != "add" or factors[0] == factors[1] or not all(m.is_linear for m in self.maps):
+        if factors is None or combiner.kind != "add" or not all(m.is_linear for m in self.maps):
             return None
-        of = [self.input_elements[f] for f in factors]
-        narrow = self.elements[k] == "f32" and all(e in numerics.NARROW for e in of)
-        if not self.named and not narrow and not all(e in PAIRS for e in of):
+        of = {self.input_elements[f] for f in factors}
+        narrow = self.elements[k] == "f32" and bool(of & numerics.NARROW) and of <= {*numerics.NARROW, "i8"}
+        if not self.named and not narrow and not of <= PAIRS.keys():
             return None
-        factors = (min(factors), max(factors))
-        left, right = (self.maps[f].loops_used() for f in factors)
+        first, second = sorted(factors)
+        left, right = (self.maps[f].loops_used() for f in (first, second))
         out = self.maps[len(self.inputs) + k].loops_used()
         loops = range(len(self.extents))
         batch = tuple(j for j in loops if j in left and j in right and j in out)
@@ -230,18 +230,10 @@ class Structured:
             return None
         if not columns and (batch or len(inner) > 1) and not self.named:
             return None  # no loop walks the second factor alone: a reduction of products
-        return _Roles(factors, batch, rows, columns, inner)
+        return _Roles((first, second), (factors[first], factors[second]), batch, rows, columns, inner)
 
     def _contract(self, rec: Recording, k: int, roles: _Roles) -> None:
-        left, right = (
-            loop_tensor(
-                rec,
-                read(rec, rec.get(self.inputs[f]), self.maps[f], self.extents),
-                self.extents,
-                self.input_elements[f],
-            )
-            for f in roles.factors
-        )
+        left, right = (self._factor(rec, f, ref) for f, ref in zip(roles.factors, roles.values, strict=True))
         accumulator = self._accumulator(rec, k, "add")
         a = _grouped(rec, left, (roles.batch, roles.rows, roles.inner))
         b = _grouped(rec, right, (roles.batch, roles.inner, roles.columns))
@@ -259,6 +251,15 @@ class Structured:
             rec.count(name, prod(self.extents))
         rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))
 
+    def _factor(self, rec: Recording, number: int, ref: Ref) -> Tensor:
+        """An input as it is multiplied: one of floats as it is, since widening changes nothing, one of integers as floats."""
+        element, value = self.input_elements[number], read(rec, rec.get(self.inputs[number]), self.maps[number], self.extents)
+        if element == "i8" and ref.kind == "op":
+            arguments = [value if i == number else None for i in range(len(self.inputs))]
+            (value,) = evaluate(rec, self.body, arguments, self.extents, [ref])
+            element = self.body.ops[ref.index].op.element
+        return loop_tensor(rec, value, self.extents, element)
+
 
 def _shape(rec: Recording, slot: int) -> tuple[int, ...]:
     value = rec.get(slot)
@@ -270,6 +271,8 @@ class _Roles:
     """Loops of a contraction: in both factors and the result, in the left one or none, in the right one, in both but not the result."""
 
     factors: tuple[int, int]
+    values: tuple[Ref, Ref]
+    """What is multiplied, of each."""
     batch: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]

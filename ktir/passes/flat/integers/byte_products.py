@@ -57,7 +57,7 @@ def _pairs(g: Generic, number: int, reduced: int) -> tuple[ir.Value, Window, ir.
         return None
     along = loops.index(reduced)
     others = [s for d, (n, s) in enumerate(zip(window.sizes, window.strides, strict=True)) if d != along and n != 1]
-    if window.strides[along] != 1 or window.sizes[along] % (2 * LANES) or window.offset % 2 or any(s % 2 for s in others):
+    if window.strides[along] != 1 or window.sizes[along] % (2 * LANES) or window.offset % 2 or any(s % 2 or s < 0 for s in others):
         return None
     sizes = tuple(n // 2 if d == along else n for d, n in enumerate(window.sizes))
     strides = tuple(1 if d == along else s // 2 for d, s in enumerate(window.strides))

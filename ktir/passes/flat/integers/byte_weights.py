@@ -54,10 +54,13 @@ def _uses(argument: ir.Value) -> list[_Use] | None:
 
 
 def _loads(address: ir.Value) -> Iterator[ir.Value | None]:
-    """What is loaded directly from an address; None for anything else that is done with it."""
+    """What is loaded directly from an address; None for anything else that is done with it, as for memory that is read backwards, which is
+    brought into order element by element."""
     for use in address.uses:
         op = use.owner.operation
-        if is_a(op, arith.AddIOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp):
+        if is_a(op, ktdp.ConstructMemoryViewOp) and min(ir.DenseI64ArrayAttr(op.attributes["static_strides"]), default=0) < 0:
+            yield None
+        elif is_a(op, arith.AddIOp, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp):
             yield from _loads(op.results[0])
         else:
             yield op.results[0] if is_a(op, ktdp.LoadOp) else None

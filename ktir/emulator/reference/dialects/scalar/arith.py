@@ -195,7 +195,8 @@ def _convert(op: OpReader) -> ScalarOp:
         result = convert(np.asarray(x, CARRIERS[source]) if not is_float(source) else x)
         return result if result.ndim else result.item()
 
-    return ScalarOp(element, deliver(convert, 1), number=number if not is_float(source) else None)
+    widens = name in ("arith.sitofp", "arith.uitofp") and source == "i8"
+    return ScalarOp(element, deliver(convert, 1), number=number if not is_float(source) else None, widens=widens)
 
 
 def _constant(op: OpReader) -> Any:
