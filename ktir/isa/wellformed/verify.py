@@ -279,23 +279,22 @@ class _Kernel:
         for unit, places in found.items():
             for s in places:
                 if unit is Unit.MNIL and s.word.does is Does.MOVE and s.word["group"] is not None:
-                    leaders, read = (
-                        self.kernel.groups[s.word["group"]],
-                        [s.word[name] for name in ("src", "index") if s.word[name] is not None],
-                    )
-                    for message in filter(None, (self._multicast(leaders, self.kernel.descriptors[d]) for d in read)):
+                    read = [self.kernel.descriptors[s.word[name]] for name in ("src", "index") if s.word[name] is not None]
+                    for message in filter(None, (_member_fault(self.kernel, self.kernel.groups[s.word["group"]], d) for d in read)):
                         yield self.at(unit, s.index, f"'{s.word.op}' {message}")
 
-    def _multicast(self, leaders: list[int], d: Descriptor) -> str | None:
-        used = {d.core_table, *(b.table for b in d.bounds)} - {None}
-        for core, leader in enumerate(leaders):
-            if leaders[leader] != leader:
-                return f"has core {leader} read for core {core}, but core {leader} receives from core {leaders[leader]}"
-            for t in used:
-                row = self.kernel.tables[t] if t is not None else []
-                if row[core] != row[leader]:
-                    return f"has core {leader} read for core {core}, but table {t} differs between them"
-        return None
+
+def _member_fault(kernel: Kernel, leaders: list[int], d: Descriptor) -> str | None:
+    """What is wrong with cores receiving what others read by a descriptor."""
+    used = {d.core_table, *(b.table for b in d.bounds)} - {None}
+    for core, leader in enumerate(leaders):
+        if leaders[leader] != leader:
+            return f"has core {leader} read for core {core}, but core {leader} receives from core {leaders[leader]}"
+        for t in used:
+            row = kernel.tables[t] if t is not None else []
+            if row[core] != row[leader]:
+                return f"has core {leader} read for core {core}, but table {t} differs between them"
+    return None
 
 
 def _holds(half: str, value: float) -> bool:
