@@ -47,8 +47,8 @@ def dense(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, positions: 
 def paged(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> torch.Tensor:
     """Of keys and values [pages, page, shared heads, size] those of the `pages` of each sequence."""
     rows = (pages[:, :, None] * PAGE + torch.arange(PAGE)).view(-1)
-    found = (c.view(-1, SHARED * SIZE).index_select(0, rows).view(len(pages), -1, SHARED, SIZE) for c in (keys, values))
-    return dense(q, *found, positions)
+    k, v = (c.view(-1, SHARED * SIZE).index_select(0, rows).view(len(pages), -1, SHARED, SIZE) for c in (keys, values))
+    return dense(q, k, v, positions)
 
 
 def cycles(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
@@ -61,12 +61,11 @@ def cycles(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
 def inputs_of(case: Case) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
     """Of dense and of paged attention."""
     sequences, tokens, _ = case
-    half = {"dtype": torch.float16}
-    q = torch.randn(sequences, tokens, HEADS, SIZE, **half)
-    keys, values = (torch.randn(sequences, LENGTH, SHARED, SIZE, **half) for _ in range(2))
+    q = torch.randn(sequences, tokens, HEADS, SIZE, dtype=torch.float16)
+    keys, values = (torch.randn(sequences, LENGTH, SHARED, SIZE, dtype=torch.float16) for _ in range(2))
     positions = (LENGTH - tokens + torch.arange(tokens)).expand(sequences, -1).contiguous()
     count = LENGTH // PAGE
-    cache = [torch.randn(2 * sequences * count, PAGE, SHARED, SIZE, **half) for _ in range(2)]
+    cache = [torch.randn(2 * sequences * count, PAGE, SHARED, SIZE, dtype=torch.float16) for _ in range(2)]
     pages = torch.randperm(2 * sequences * count)[: sequences * count].view(sequences, count)
     return (q, keys, values, positions), (q, *cache, positions, pages)
 

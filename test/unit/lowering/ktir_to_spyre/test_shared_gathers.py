@@ -21,8 +21,8 @@ HEADS, SHARED, SIZE, PAGE, PAGES, TOKENS, CORES = 4, 2, 64, 16, 8, 32, 8
 def paged(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, pages: torch.Tensor) -> torch.Tensor:
     """Of [tokens, heads, size], keys and values [pages, page, shared heads, size] and the numbers of pages."""
     rows = (pages[:, None] * PAGE + torch.arange(PAGE)).view(-1)
-    found = [c.view(-1, SHARED * SIZE).index_select(0, rows).view(-1, SHARED, SIZE).transpose(0, 1)[None] for c in (keys, values)]
-    return F.scaled_dot_product_attention(q.transpose(0, 1)[None], *found, enable_gqa=True)[0]
+    k, v = (c.view(-1, SHARED * SIZE).index_select(0, rows).view(-1, SHARED, SIZE).transpose(0, 1)[None] for c in (keys, values))
+    return F.scaled_dot_product_attention(q.transpose(0, 1)[None], k, v, enable_gqa=True)[0]
 
 
 def test_attention_on_pages() -> None:
