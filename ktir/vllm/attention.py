@@ -31,11 +31,13 @@ class StepInputs(AttentionMetadata):
     positions: torch.Tensor
     """[sequences, tokens], of each token in its sequence."""
     pages: torch.Tensor
-    """[sequences, pages], numbers of blocks of the cache."""
+    """[sequences, pages], numbers of blocks of the cache; of layers with states the block that is read and the one that is written."""
     slots: torch.Tensor
     """[sequences * tokens], block * block size + place in it: where the keys and values of each token go."""
     lengths: torch.Tensor
     """[sequences], of their tokens in the program; the others are padding behind them."""
+    adapters: torch.Tensor | None = None
+    """[sequences * tokens], places of the adapters of each token's sequence, or NONE; only where a model has adapters."""
 
 
 @dataclass
@@ -56,8 +58,9 @@ class Builder(AttentionMetadataBuilder[BatchMetadata]):
 class PagedAttention(AttentionImpl[StepInputs]):
     """Attention of one layer.
 
-    `sliding_window` is the number of positions that a token sees, itself among them; `logits_soft_cap` bounds scores by its tanh;
-    `alibi_slopes` [heads] bends them by distance; `sinks` [heads] are scores of a key whose value is zero.
+    `sliding_window` is the number of positions that a token sees, itself among them, and in an encoder as many behind it;
+    `logits_soft_cap` bounds scores by its tanh; `alibi_slopes` [heads] bends them by distance; `sinks` [heads] are scores of a key whose
+    value is zero.
     """
 
     def __init__(
@@ -104,6 +107,8 @@ class PagedAttention(AttentionImpl[StepInputs]):
         seen = there < step.lengths.clamp(min=1)[:, None, None, None] if self.encodes else there <= here
         if self.window is not None:
             seen = seen & (there > here - self.window)
+            if self.encodes:
+                seen = seen & (there < here + self.window)
         if self.soft_cap is None and self.sinks is None and self.slopes is None:
             found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self.scale, enable_gqa=True)
         else:
@@ -150,6 +155,7 @@ class PagedAttention(AttentionImpl[StepInputs]):
 
 class PagedAttentionBackend(AttentionBackend):
     supported_dtypes: ClassVar[list[torch.dtype]] = [torch.float16, torch.bfloat16, torch.float32]
+    supported_kv_cache_dtypes: ClassVar[list[str]] = list(CACHES)
 
     @staticmethod
     def get_name() -> str:

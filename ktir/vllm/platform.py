@@ -12,6 +12,7 @@ from ktir.vllm import upstream
 
 upstream.without_torchvision_kernels()  # before anything of vLLM or transformers imports it
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
+ADAPTERS = "ktir.vllm.adapters.PlainAdapters"
 CARD_BYTES = 128 << 30
 """Memory of the card; vLLM's default of `max_num_batched_tokens` follows from it."""
 
@@ -25,6 +26,7 @@ class SpyrePlatform(upstream.Platform):
     dispatch_key = "CPU"
     dist_backend = "gloo"  # one process makes a group, too
     simple_compile_backend = "eager"  # of a few helpers of vLLM that are no part of the model
+    has_adapters = False
 
     @property
     def supported_dtypes(self) -> list[torch.dtype]:
@@ -86,8 +88,10 @@ class SpyrePlatform(upstream.Platform):
         parallel, scheduler = vllm_config.parallel_config, vllm_config.scheduler_config
         if parallel.world_size > 1 or parallel.data_parallel_size > 1:
             raise ValueError("vLLM on ktir runs on one card: leave tensor, pipeline and data parallel sizes at 1")
-        if vllm_config.lora_config or vllm_config.speculative_config:
-            raise ValueError("vLLM on ktir has no LoRA and no speculative decoding")
+        if vllm_config.speculative_config:
+            raise ValueError("vLLM on ktir has no speculative decoding")
+        cls._check_adapters(vllm_config)
+        cls._check_states(vllm_config.cache_config)
         if parallel.worker_cls == "auto":
             parallel.worker_cls = "ktir.vllm.worker.SpyreWorker"
         parallel.disable_custom_all_reduce = True
@@ -98,6 +102,38 @@ class SpyrePlatform(upstream.Platform):
             if vllm_config.model_config.is_multimodal_model:
                 upstream.let_text_come_apart()
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+
+    @classmethod
+    def _check_adapters(cls, vllm_config: upstream.VllmConfig) -> None:
+        cls.has_adapters = vllm_config.lora_config is not None
+        if vllm_config.lora_config is None or vllm_config.model_config is None:
+            return
+        if vllm_config.model_config.get_num_experts():
+            raise ValueError("vLLM on ktir has no LoRA for models with experts: merge the adapter into the model's weights")
+        if vllm_config.lora_config.enable_tower_connector_lora:
+            raise ValueError("vLLM on ktir has no LoRA for encoders of images: leave enable_tower_connector_lora off")
+
+    @classmethod
+    def _check_states(cls, cache: Any) -> None:
+        """Where prefixes of models with states are kept, chunks of prompts end where blocks end, and so states are theirs."""
+        if cache.mamba_cache_mode == "all":
+            cache.mamba_cache_mode = "align"
+        if cache.mamba_cache_mode == "align" and cache.prefix_match_unit is not None:
+            raise ValueError("vLLM on ktir keeps states at the ends of blocks alone: leave prefix_match_unit off")
+
+    @classmethod
+    def get_punica_wrapper(cls) -> str:
+        return ADAPTERS
+
+    @classmethod
+    def can_update_inplace(cls) -> bool:
+        return False  # layers with adapters take the sum instead of adding to what they have
+
+    @classmethod
+    def validate_request(cls, processed_inputs: Any, params: Any) -> None:
+        """vLLM tells the adapters of the rows that are sampled alone."""
+        if cls.has_adapters and getattr(params, "prompt_logprobs", None) is not None:
+            raise ValueError("vLLM on ktir has no prompt_logprobs beside LoRA: start the server without enable_lora for them")
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:

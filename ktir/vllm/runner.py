@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 
-from ktir.runtime.executable import recorded
+from ktir.runtime.executable import Launch, recorded
 from ktir.vllm import encoders, experts, state_space
+from ktir.vllm.adapters import NONE, Rows
 from ktir.vllm.attention import StepInputs
 from ktir.vllm.programs import Programs, Shape, groups
 from ktir.vllm.upstream import (
@@ -33,6 +35,8 @@ from ktir.vllm.upstream import (
 )
 
 logger = init_logger("vllm.ktir")
+WHERE = 2
+"""Blocks of a state."""
 
 
 def _extents(spec: Any, block: int) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
@@ -47,17 +51,20 @@ class Inputs:
     """Of one program, all of it padding at first: block 0, position 0.
 
     `tokens` [sequences, tokens] or embeddings [sequences, tokens, size]; `where` [axes, sequences, tokens] are positions as the model
-    counts them, `positions` those in the cache; `lengths` [sequences]; of each group of layers `pages` and `slots`.
+    counts them, `positions` those in the cache; `lengths` [sequences]; of each group of layers `pages` and `slots`, where pages of a
+    `whole` one are where a state is read and where it is written; `adapters` as in StepInputs.
     """
 
-    def __init__(self, shape: Shape, groups: int, axes: int, embedding: torch.Tensor | None) -> None:
+    def __init__(self, shape: Shape, whole: Sequence[bool], axes: int, embedding: torch.Tensor | None) -> None:
         def zeros(*extents: int) -> torch.Tensor:
             return torch.zeros(extents, dtype=torch.int64)
 
         extents = (shape.sequences, shape.tokens)
         self.tokens = zeros(*extents) if embedding is None else embedding.new_zeros(*extents, *embedding.shape)
         self.where, self.positions, self.lengths = zeros(axes, *extents), zeros(*extents), zeros(shape.sequences)
-        self.pages, self.slots = ([zeros(shape.sequences, n) for _ in range(groups)] for n in (shape.pages, shape.tokens))
+        self.pages = [zeros(shape.sequences, WHERE if is_whole else shape.pages) for is_whole in whole]
+        self.slots = [zeros(shape.sequences, shape.tokens) for _ in whole]
+        self.adapters = zeros(*extents) + NONE
 
     def put(self, row: int, tokens: torch.Tensor, where: torch.Tensor, seen: int) -> None:
         """The sequence of a row: its new tokens, and how many it has with them."""
@@ -66,17 +73,19 @@ class Inputs:
         self.positions[row, :new] = torch.arange(seen - new, seen)
 
     def of_group(self, group: int) -> StepInputs:
-        return StepInputs(self.positions, self.pages[group], self.slots[group].view(-1), self.lengths)
+        return StepInputs(self.positions, self.pages[group], self.slots[group].view(-1), self.lengths, self.adapters.view(-1))
 
 
 class SpyreModelRunner(GPUModelRunner):
-    """`runs` counts the calls of each program, `launches` those of the chip."""
+    """`runs` counts the calls of each program, `launches` those of the chip, and `cycles` what they take there."""
 
     shapes: Programs
     layers: list[list[str]]
     """Names of those that share a table of blocks."""
     whole: list[bool]
-    """Whether a sequence has one block of the group, or needs none."""
+    """Whether a sequence has a state in the group, or nothing."""
+    blocks: list[int]
+    """Tokens of a block of each group."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         if vllm_config.model_config.is_multimodal_model:
@@ -88,9 +97,13 @@ class SpyreModelRunner(GPUModelRunner):
         self.use_cuda_graph = False
         self.cascade_attn_enabled = False
         self.axes = 3 if self.uses_mrope else 1
-        self.embedding = torch.zeros(self.inputs_embeds_size, dtype=self.dtype) if self.supports_mm_inputs else None
+        self.embedding = torch.zeros(self.inputs_embeds_size, dtype=self.dtype) if self._takes_embeddings() else None
         self.runs: Counter[Shape] = Counter()
-        self.launches = 0
+        self.launches = self.cycles = 0
+
+    def _takes_embeddings(self) -> bool:
+        """Whether vLLM looks tokens up, and puts what it was given for them in between: images, or embeddings of prompts."""
+        return self.supports_mm_inputs or self.enable_prompt_embeds
 
     def load_model(self, load_dummy_weights: bool = False) -> None:
         if load_dummy_weights:
@@ -99,6 +112,9 @@ class SpyreModelRunner(GPUModelRunner):
         experts.register()
         state_space.register()
         self.model = get_model(vllm_config=self.vllm_config).eval()
+        if self.lora_config:
+            self.model = self.load_lora_model(self.model, self.vllm_config, self.device)
+            self._adapters().vocabulary = self.lora_manager.vocab_size
         experts.open_up(self.model)
         self.model_memory_usage = 0
         compute_logits = getattr(self.model, "compute_logits", None)  # a model that embeds has none
@@ -119,13 +135,33 @@ class SpyreModelRunner(GPUModelRunner):
         """One program for any number of sequences that are sampled."""
         rows = -len(hidden) % self.max_num_reqs  # more rows than seats are the logits of prompts
         parts = nn.functional.pad(hidden, (0, 0, 0, rows)).split(self.max_num_reqs)
-        return torch.cat([self._counted(self.logits[0], part) for part in parts])[: len(hidden)]
+        if self.lora_config is None:
+            return torch.cat([self._counted(self.logits[0], part) for part in parts])[: len(hidden)]
+        adapters = torch.full((len(hidden) + rows,), NONE)
+        of_samples = self._adapters().of_samples  # none yet while programs are compiled
+        adapters[: len(of_samples)] = of_samples
+        found = []
+        for part, chosen in zip(parts, adapters.split(self.max_num_reqs), strict=True):
+            with set_forward_context({"logits": Rows(chosen)}, self.vllm_config, num_tokens=len(part), slot_mapping={}):
+                found.append(self._counted(self.logits[0], part))
+        return torch.cat(found)[: len(hidden)]
+
+    def _adapters(self) -> Any:
+        """What the layers of the language model share."""
+        return next(iter(self.lora_manager._adapter_manager.punica_wrapper_mapping.values()))
 
     def _counted(self, function: Callable[..., torch.Tensor], *inputs: Any) -> torch.Tensor:
         with recorded() as launches:
             found = function(*inputs)
-        self.launches += len(launches)
+        self._count(launches)
         return found
+
+    def _count(self, launches: Sequence[Launch]) -> int:
+        """Cycles of some launches, which are noted."""
+        cycles = sum(launch.machine.report.cycles for launch in launches)
+        self.launches += len(launches)
+        self.cycles += cycles
+        return cycles
 
     def get_model(self) -> nn.Module:
         return self.model
@@ -141,6 +177,7 @@ class SpyreModelRunner(GPUModelRunner):
         for group in groups:  # vLLM tells none where nothing is kept
             block_sizes.append(self.max_model_len if isinstance(group.kv_cache_spec, EncoderOnlyAttentionSpec) else next(sizes))
         (page,) = {n for n, whole in zip(block_sizes, self.whole, strict=True) if not whole} or {self.max_model_len}
+        self.blocks = [getattr(group.kv_cache_spec, "block_size", page) for group in groups]
         self.shapes = Programs(self.max_num_reqs, self.max_num_tokens, -(-self.max_model_len // page), page)
         kept = {}
         for group, block in zip(groups, block_sizes, strict=True):
@@ -183,18 +220,30 @@ class SpyreModelRunner(GPUModelRunner):
             for row, i in enumerate(group):
                 own = slice(starts[i], starts[i + 1])
                 inputs.put(row, tokens[own], positions[..., own], seen[i])
-                for table, whole, pages, slots in zip(tables, self.whole, inputs.pages, inputs.slots, strict=True):
-                    used = 1 if whole else -(-seen[i] // self.shapes.page)
-                    pages[row, :used] = table.block_table_tensor[i, :used]
-                    if not whole:
-                        slots[row, :new] = table.slot_mapping[own]
+                if self.lora_config:
+                    inputs.adapters[row] = self._adapters().of_tokens[starts[i]]
+                for number, table in enumerate(tables):
+                    if self.whole[number]:
+                        inputs.pages[number][row] = self._states(number, table.block_table_tensor[i], seen[i] - new, seen[i])
+                        continue
+                    used = -(-seen[i] // self.shapes.page)
+                    inputs.pages[number][row, :used] = table.block_table_tensor[i, :used]
+                    inputs.slots[number][row, :new] = table.slot_mapping[own]
             result = self._run(shape, inputs)
             for row, i in enumerate(group):
                 hidden[starts[i] : starts[i + 1]] = result[row * shape.tokens : row * shape.tokens + new]
         return hidden
 
+    def _states(self, group: int, table: torch.Tensor, before: int, seen: int) -> torch.Tensor:
+        """Of a sequence the blocks where its state is, `before` tokens behind its start, and where it goes. Where prefixes are kept, a
+        state lies in the block of its last token, and so stays at the end of each block; else a sequence has one block.
+        """
+        if self.cache_config.mamba_cache_mode == "none":
+            return table[:1].expand(WHERE)
+        return table[torch.tensor([max(before - 1, 0), seen - 1]) // self.blocks[group]]
+
     def _inputs(self, shape: Shape) -> Inputs:
-        return Inputs(shape, len(self.layers), self.axes, self.embedding)
+        return Inputs(shape, self.whole, self.axes, self.embedding)
 
     def _run(self, shape: Shape, inputs: Inputs) -> torch.Tensor:
         """One program: Dynamo finds the inputs of attention where vLLM's layers do, and the graph takes them as inputs."""
@@ -203,11 +252,10 @@ class SpyreModelRunner(GPUModelRunner):
         start = time.process_time()
         with recorded() as launches, set_forward_context(context, self.vllm_config, num_tokens=inputs.positions.numel(), slot_mapping={}):
             result = self.forward(inputs.tokens.flatten(0, 1), inputs.where.flatten(1).squeeze(0))
+        seconds, cycles = time.process_time() - start, self._count(launches)
         if shape not in self.runs:
-            cycles, seconds = sum(launch.machine.report.cycles for launch in launches), time.process_time() - start
             logger.info("first run of %s: %.1f s of CPU time, %d launches, %d cycles", shape, seconds, len(launches), cycles)
         self.runs[shape] += 1
-        self.launches += len(launches)
         return result
 
     @torch.inference_mode()  # as steps are: for another mode Dynamo compiles all of it again
@@ -224,6 +272,9 @@ class SpyreModelRunner(GPUModelRunner):
                 self.encoder_cudagraph_manager.capture(None)
         if self.logits:
             self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
+
+    def _get_mamba_bufs(self) -> Any:
+        return SimpleNamespace(preprocess=None, postprocess_align=None)  # for copies of states, which programs read where they are
 
     # What vLLM's runner asks of CUDA.
 

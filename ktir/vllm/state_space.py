@@ -1,7 +1,8 @@
 """Layers with a state instead of a cache that grows (Mamba 2), as plain operators of PyTorch: vLLM's own are kernels for GPUs.
 
 Of each sequence a block keeps two states: the last inputs of the convolution, and the sum over the past that the layer's name is for. A
-program reads the states of its sequences, goes on from them, or from zero at position 0, and writes them back.
+program reads the states of its sequences, goes on from them, or from zero at position 0, and writes them, to the same block or to another,
+where the one behind a prefix stays for others that begin so.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ class PlainMixer(MambaMixer2):
 
     def _convolved(self, inputs: torch.Tensor, step: StepInputs) -> torch.Tensor:
         """Of each channel the sum over the last few tokens [sequences, tokens, channels]; keeps the last inputs [few - 1, channels]."""
-        cache, blocks, tokens = self.kv_cache[0], step.pages[:, 0], inputs.shape[1]
-        before = _rows(cache, blocks) * (step.positions[:, :1, None] > 0)
+        cache, tokens = self.kv_cache[0], inputs.shape[1]
+        before = _rows(cache, step.pages[:, 0]) * (step.positions[:, :1, None] > 0)
         window = torch.cat((before.to(inputs.dtype), inputs), 1)
         if tokens == 1:
             kept = window[:, 1:]
         else:  # of one sequence: behind its last token there may be padding
             kept = window[0].index_select(0, step.lengths + torch.arange(before.shape[1]))
-        _put(cache, blocks, kept)
+        _put(cache, step.pages[:, 1], kept)
         weight = self.conv_weights.float()
         found = torch.zeros_like(weight[:, 0]) if self.conv1d.bias is None else self.conv1d.bias.float()
         for i in range(weight.shape[1]):
@@ -69,8 +70,8 @@ class PlainMixer(MambaMixer2):
         x, b, c = inputs.split([self.intermediate_size, self.groups_ssm_state_size, self.groups_ssm_state_size], -1)
         x = x.unflatten(-1, (self.num_heads, -1))
         b, c = (part.unflatten(-1, (self.n_groups, -1)).repeat_interleave(self.num_heads // self.n_groups, 2) for part in (b, c))
-        cache, blocks = self.kv_cache[1], step.pages[:, 0]
-        state = _rows(cache, blocks).float() * (step.positions[:, :1, None, None] > 0)
+        cache = self.kv_cache[1]
+        state = _rows(cache, step.pages[:, 0]).float() * (step.positions[:, :1, None, None] > 0)
         through, driven = delta * self.A.float(), x * delta[..., None]
         if x.shape[1] == 1:
             state = state * through.exp()[:, 0, :, None, None] + driven[:, 0, :, :, None] * b[:, 0, :, None, :]
@@ -84,7 +85,7 @@ class PlainMixer(MambaMixer2):
                 parts.append(part)
                 state = after[None]
             found = torch.cat(parts)[None]
-        _put(cache, blocks, state)
+        _put(cache, step.pages[:, 1], state)
         return found + x * self.D.float()[:, None]
 
 

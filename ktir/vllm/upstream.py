@@ -18,6 +18,7 @@ NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
     "vllm.logger": ("init_logger",),
+    "vllm.lora.punica_wrapper.punica_base": ("PunicaWrapperBase",),
     "vllm.model_executor.custom_op": ("op_registry_oot",),
     "vllm.model_executor.layers.attention.mm_encoder_attention": ("MMEncoderAttention",),
     "vllm.model_executor.layers.fused_moe.activation": ("MoEActivation",),
@@ -83,9 +84,11 @@ class _Launchable:
 
 
 def without_triton() -> None:
-    """Put PyTorch in the place of the Triton kernel that every step needs."""
+    """Put PyTorch in the place of the Triton kernel that every step needs, and nothing in that of copies that no step needs here."""
     block_table: Any = import_module("vllm.v1.worker.block_table")
     block_table._compute_slot_mapping_kernel = _Launchable()
+    states: Any = import_module("vllm.v1.worker.mamba_utils")
+    states.preprocess_mamba = lambda *inputs, **options: None  # it copies states from block to block
 
 
 TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")

@@ -25,20 +25,20 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serve(folder: str, *options: str) -> Iterator[Server]:
-    """A server that is asked to go at the end, and does."""
+def serve(folder: str, *options: str, log: Path | None = None) -> Iterator[Server]:
+    """A server that is asked to go at the end, and does; its log lies beside the model, or elsewhere if asked."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = (Path(folder) / "server.log").open("w")
+    out = (log or Path(folder) / "server.log").open("w")
     vllm = str(Path(sys.executable).with_name("vllm"))
     process = subprocess.Popen(
-        [vllm, "serve", folder, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny", *options], stdout=log, stderr=log
+        [vllm, "serve", folder, "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny", *options], stdout=out, stderr=out
     )
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(300):
-            assert process.poll() is None, Path(log.name).read_text()[-3000:]
+            assert process.poll() is None, Path(out.name).read_text()[-3000:]
             try:
                 urllib.request.urlopen(f"{address}/health", timeout=5)
                 break

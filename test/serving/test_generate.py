@@ -112,6 +112,25 @@ def test_prefixes_are_taken_from_the_cache(served: tuple[str, str, LLM]) -> None
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 
+def test_states_behind_a_prefix_are_kept(tmp_path: Path) -> None:
+    """Where it is asked for: at the ends of blocks, of prompts and of what was generated; several sequences go on from one."""
+    folder = make("granite", tmp_path)
+    llm = engine(folder, enable_prefix_caching=True, max_model_len=512, max_num_batched_tokens=256)
+    block = llm.llm_engine.vllm_config.cache_config.block_size
+    shared = [7 + i % 500 for i in range(2 * block + 3)]
+    cases = oracle(folder).fair(shared, 3 * block - 4, 3, 16)
+    with nothing_compiled(llm):
+        first = generated(llm, [cases[0][0]], 16)
+        others = arriving(llm, [prompt for prompt, _ in cases[1:]], 16)
+        grown = cases[0][0] + cases[0][1][:5]
+        (again,) = generated(llm, [grown], 11)
+        both = generated(llm, [prompt for prompt, _ in cases[:2]], 16)
+    assert [out.num_cached_tokens for out in (*first, *others)] == [0, 2 * block, 2 * block]
+    assert again.num_cached_tokens == 3 * block
+    assert list(again.outputs[0].token_ids) == cases[0][1][5:]
+    assert [list(out.outputs[0].token_ids) for out in (*first, *others, *both)] == [tokens for _, tokens in (*cases, *cases[:2])]
+
+
 @pytest.mark.parametrize("served", ["llama"], indirect=True)
 @pytest.mark.parametrize("level", [1, 2])
 def test_what_slept_goes_on(served: tuple[str, str, LLM], level: int) -> None:

@@ -78,6 +78,24 @@ def test_attention_is_what_its_options_say(options: dict[str, Any], tokens: int)
             assert (found[row, head] - expected).abs().max() < 4 * (2**-11 * 16 + 2**-11)
 
 
+@pytest.mark.parametrize("window", [None, 5])
+def test_an_encoder_sees_both_ways(window: int | None) -> None:
+    """As far behind a token as before it, where it has a window; the last of 16 are padding."""
+    torch.manual_seed(0)
+    tokens, real = 16, 13
+    q, k, v = (torch.randn(tokens, heads, SIZE).half() for heads in (HEADS, KV_HEADS, KV_HEADS))
+    step = StepInputs(torch.arange(tokens)[None], torch.zeros(1, 2).long(), torch.zeros(tokens).long(), torch.tensor([real]))
+    layer = PagedAttention(HEADS, SIZE, SIZE**-0.5, KV_HEADS, sliding_window=window, attn_type="encoder_only")
+    found = compiled(lambda q, k, v, out: layer.forward(None, q, k, v, (k, v), step, out), q, k, v, torch.empty_like(q)).double()
+    apart = torch.arange(real)[:, None] - torch.arange(real)
+    seen = torch.ones(real, real).bool() if window is None else apart.abs() < window
+    for head in range(HEADS):
+        own = [x[:real, head * KV_HEADS // HEADS].double() for x in (k, v)]
+        scores = (q[:real, head].double() @ own[0].T / math.sqrt(SIZE)).masked_fill(~seen, -math.inf)
+        # Weights sum to one: each is off by the rounding of its score (below 16) and its own, the values' largest is about 4.
+        assert (found[:real, head] - scores.softmax(-1) @ own[1]).abs().max() < 4 * (2**-11 * 16 + 2**-11)
+
+
 @pytest.mark.parametrize("kind", ["silu", "swigluoai"])
 @pytest.mark.parametrize("tokens", [3, 16])
 def test_experts_are_those_that_were_chosen(kind: str, tokens: int) -> None:
