@@ -9,7 +9,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -200,3 +200,8 @@ def _module(name: str) -> Any:
 def known_passes() -> list[str]:
     """Names of our passes, of those of plugins, and of those that installed packages offer."""
     return [*pass_modules(), *plugin_names(), *entries("ktir.passes")]
+
+
+def rewrites() -> tuple[Callable[[Any], None], ...]:
+    """What is done to graphs of operators before they are lowered, by kernels that stand above the lowering: known by name alone."""
+    return importlib.import_module("ktir.library.packed").REWRITES

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ktir.mlir import arith, fill_builtin_region, ir, is_a, linalg, tensor
-from ktir.target import is_byte, is_half, is_two
+from ktir.target import LANES, is_byte, is_half, is_two
 
 COMBINERS = {
     "arith.addf": "add",
@@ -81,14 +81,38 @@ def sum_of_products(scalars: Sequence[ir.Value]) -> ir.Value:
     return arith.AddFOp(so_far, arith.MulFOp(*wide).result).result
 
 
-def widens_block(op: ir.Operation) -> bool:
-    """Whether an op makes a block of a second operand out of one of bytes, which each corelet does for itself."""
-    if not is_a(op, linalg.GenericOp) or not any(is_byte(element_of(v)) for v in list(op.operands)[:-1]):
+def makes_block(op: ir.Operation) -> bool:
+    """Whether an op computes a block of a second operand, or a part of one, which each corelet does for itself."""
+    if is_a(op, tensor.EmptyOp):
+        return _is_block(op.results[0])
+    if not is_a(op, linalg.GenericOp) or not Generic(op).is_pointwise:
         return False
     uses = list(op.results[0].uses)
-    return bool(uses) and all(
-        u.operand_number == 1 and is_a(u.owner, linalg.GenericOp) and Generic(u.owner.operation).is_contraction for u in uses
-    )
+    if len(uses) == 1 and is_a(uses[0].owner, tensor.InsertSliceOp) and uses[0].operand_number == 0:
+        whole = uses[0].owner.operands[1]
+        while not isinstance(whole.owner, ir.Block) and is_a(whole.owner, tensor.InsertSliceOp):
+            whole = whole.owner.operands[1]
+        return not isinstance(whole.owner, ir.Block) and is_a(whole.owner, tensor.EmptyOp) and _is_block(whole)
+    return _is_block(op.results[0])
+
+
+def _is_block(value: ir.Value) -> bool:
+    """Whether a tensor is one block that contractions alone read, as second operand; what is put together of parts, of computed ones."""
+    if list(ir.RankedTensorType(value.type).shape)[1:] != [LANES, LANES]:
+        return False
+    for use in (uses := list(value.uses)):
+        if is_a(use.owner, tensor.InsertSliceOp):
+            part = use.owner.operands[0].owner
+            if use.operand_number != 1 or isinstance(part, ir.Block) or not is_a(part, linalg.GenericOp):
+                return False
+            if not Generic(part.operation).is_pointwise or not _is_block(use.owner.results[0]):
+                return False
+        elif is_a(use.owner, tensor.ExtractSliceOp):
+            if not _is_block(use.owner.results[0]):
+                return False
+        elif not is_a(use.owner, linalg.GenericOp) or use.operand_number != 1 or not Generic(use.owner.operation).is_contraction:
+            return False
+    return bool(uses)
 
 
 def combiner_of(op: ir.Operation) -> str | None:

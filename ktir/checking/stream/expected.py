@@ -310,7 +310,7 @@ class _Reader:
         """Rows per corelet, and how far apart the corelets are; a single row is worked on by both."""
         rows = tile.shape[1]
         if tile.per_corelet:
-            return rows, {1: rows}
+            return rows, {1: tile.per_corelet // tile.strides[1]}
         if rows > 1 and rows % self.corelets:
             refuse(op, f"works on {rows} rows, which {self.corelets} corelets do not share evenly")
         return (1, {}) if rows == 1 else (rows // self.corelets, {1: rows // self.corelets})
@@ -411,7 +411,7 @@ class _Reader:
         rows, apart = self._rows(a, g.op)
         entries = np.arange(LANES)
         activations = self._walk(a, {1: np.arange(rows)}, self.corelets, apart)
-        weights = self._walk(b, {1: entries}, self.corelets, {1: LANES} if b.per_corelet else {})
+        weights = self._walk(b, {1: entries}, self.corelets, {1: b.per_corelet // b.strides[1]} if b.per_corelet else {})
         return Multiply(self._source(g.op), dict(self.trips), activations, weights, transposed, rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,8 @@ class Tile:
     clips: tuple[Clip, ...] = ()
     paired: bool = False
     """Whether two rows of the tensor are one of it."""
-    per_corelet: bool = False
-    """Whether the second corelet has one of its own behind the first one's."""
+    per_corelet: int = 0
+    """Of one that each corelet has for itself: elements from the first one's to the second one's."""
 
     @property
     def in_pairs(self) -> bool:
@@ -171,7 +172,7 @@ def _of_view(
     for stick, last in affine.lane_bounds(view.attributes["coordinate_set"])[0] if view.masked else ():
         room = last + 1 - LANES * first[stick].at - first[-1].at
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
-    own = "ktir.per_corelet" in view.operation.attributes
+    own = prod(s for s in view.sizes if isinstance(s, int)) if "ktir.per_corelet" in view.operation.attributes else 0
     tile = Tile(
         view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), str(view.element_type) in BYTES, own
     )

@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 from torch._inductor import config as inductor_config
 from torch._inductor import ir
@@ -29,7 +30,7 @@ from torch._inductor.dependencies import WeakDep
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling
 from torch._inductor.virtualized import V
 
-from ktir import config, hints, version
+from ktir import config, hints, registry, version
 from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
@@ -246,11 +247,18 @@ class MarkRefused(CustomGraphModulePass):
         return (*identity(), self._nonce)
 
 
+_BITS = (torch.ops.aten.bitwise_and.Scalar, torch.ops.aten.bitwise_and.Tensor, torch.ops.aten.__and__.Scalar)
+"""Operators without which nothing is unpacked."""
+
+
 class RoundValues(CustomGraphPass):
     """Makes the roundings between operators of the user's program explicit, and copies of what is written, before any pass of Inductor."""
 
     def __call__(self, graph: fx.Graph) -> None:
         strides.copy_overlapping(graph)
+        if any(node.target in _BITS for node in graph.nodes):
+            for rewrite in registry.rewrites():
+                rewrite(graph)
         rounding.mark(graph)
 
     def uuid(self) -> Any:

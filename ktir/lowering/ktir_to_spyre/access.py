@@ -11,7 +11,7 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
 from ktir.mlir import ir
-from ktir.target import BYTES, FORMATS, LANES, STICK_BYTES, Format, held, is_byte, is_two
+from ktir.target import BYTES, CORELETS, FORMATS, LANES, STICK_BYTES, Format, held, is_byte, is_two
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Tile:
     def element_bytes(self) -> int:
         """Of a place: 2 or 4. Two bytes share one."""
         return max(self.element.bytes, 2)
+
+    @property
+    def corelet_rows(self) -> int:
+        """Of one that each corelet has for itself: rows from the first one's to the second one's."""
+        return (self.buffer[1] - self.buffer[0]) // CORELETS * STICK_BYTES // self.element_bytes // self.strides[1]
 
     @property
     def rotation(self) -> int:

@@ -28,7 +28,7 @@ def multiply(operands: Operands, g: Generic, held: ir.Operation | None) -> Actio
     rows = _corelet_rows(a.shape[1], g.op)
     transposed = g.loop_of(1, 1) != g.iterators.index("reduction")
     number = operands.source_id(g.op)
-    weights = operands.table.describe(b, [(LANES, 1)], corelet_rows=LANES if b.per_corelet else 0)
+    weights = operands.table.describe(b, [(LANES, 1)], corelet_rows=b.corelet_rows if b.per_corelet else 0)
     halved = a.shape[1] > 1
     activations = operands.table.describe(a, [(rows, 1)], corelet_rows=rows if halved else 0)
     return Action(
@@ -122,7 +122,8 @@ def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target
     if g.is_pointwise and sticks > 1:
         out.append((sticks, 0))
     apart = halved or target.per_corelet
-    result = operands.table.describe(target, out, corelet_rows=rows if apart else 0, one_corelet=not apart)
+    further = target.corelet_rows if target.per_corelet else rows if halved else 0
+    result = operands.table.describe(target, out, corelet_rows=further, one_corelet=not apart)
     program[Unit.LXSU] = [word("pull", number, lx=result, fifo="O")]
     return Action(program, accesses)
 

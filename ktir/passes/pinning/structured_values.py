@@ -19,7 +19,7 @@ from ktir.passes.pinning.values.elements import (
     is_uniform,
 )
 from ktir.passes.pinning.values.narrowed import applied, literal
-from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, position, reduction, reshaped, whole_dims
+from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, position, reduction, reshaped, side_by_side, whole_dims
 
 Values = Mapping[ir.Value, Value]
 
@@ -38,6 +38,8 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
         return _extracted(op, values)
     if is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return _reshaped(op, content(op.operands[0], values, op))
+    if is_a(op, tensor.ConcatOp):
+        return _concatenated(op, values)
     if is_a(op, linalg.FillOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, linalg.BroadcastOp):
@@ -84,6 +86,23 @@ def _reshaped(op: ir.Operation, source: Value) -> Value:
     if _joins([source.shape[d] for d in before], [shape[d] for d in after]):
         return source
     return reshaped(source, shape, op)
+
+
+def _concatenated(op: ir.Operation, values: Values) -> Value:
+    """Tensors of one shape, one after the other along the outermost dim, whose last dim lies in the sticks."""
+    parts = [_of(v, values, op) for v in op.operands]
+    shape, dim = _shape(op.results[0]), ir.IntegerAttr(op.attributes["dim"]).value
+    stick = len(shape) - 1
+    rows = prod(parts[0].shape[:-1])
+    if any(p.shape != parts[0].shape for p in parts) or prod(shape[:dim]) != 1 or dim == stick or shape[stick] == 1 or rows % 2:
+        raise refused(
+            op,
+            "puts together something else than tensors of one shape with an even number of rows, along the outermost dim, "
+            "which is not pinned yet",
+        )
+    made = [pointwise(p, stick, op) for p in parts]
+    whole = side_by_side(made, parts[0].shape, shape, stick)
+    return Value(shape, Leaf(parts[0].type, Made(whole, shape, stick), tuple(range(len(shape)))))
 
 
 def _joins(fine: Sequence[int], coarse: Sequence[int]) -> bool:

@@ -11,7 +11,7 @@ from ktir.analysis.partial_sums import contribution
 from ktir.cost.tiles import ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, stream_buffers
 from ktir.diagnostics import KtirError, location_text, refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, widens_block
+from ktir.dialects.structured import Generic, makes_block
 from ktir.mlir import func, ir, is_a, linalg, scf, tensor
 from ktir.passes.scratchpad.rotation import STILL, Rotation, rotation
 from ktir.target import CORELETS, Target
@@ -169,7 +169,7 @@ class BufferPlan:
         if value in self.elsewhere:
             return
         start, end = self.span[op]
-        buffer = Buffer(value, start, end, tensor_bytes(value) * (CORELETS if widens_block(op) else 1))
+        buffer = Buffer(value, start, end, tensor_bytes(value) * (CORELETS if makes_block(op) else 1))
         trips = [trips_of(loop) for loop in loops]
         if is_a(op, ktdp.LoadOp) and prod(trips) > 1 and value not in self.single:
             summing = next((i for i, loop in enumerate(reversed(loops)) if not is_accumulator(loop)), len(loops))

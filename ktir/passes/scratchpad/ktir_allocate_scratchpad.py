@@ -21,7 +21,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
-from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, index_sum, rebuild, widens_block
+from ktir.dialects.structured import Generic, clone_ops, elementwise, index_constant, index_sum, makes_block, rebuild
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, tensor
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
@@ -116,7 +116,7 @@ class _Allocator:
                 if buffer.rotation.slots == 1:
                     with value.owner.location if not isinstance(value.owner, ir.Block) else source.location:
                         own = {"ktir.acc": kt.AccAttr.build("SFP")} if value in self.plan.running else {}
-                        if not isinstance(value.owner, ir.Block) and widens_block(value.owner.operation):
+                        if not isinstance(value.owner, ir.Block) and makes_block(value.owner.operation):
                             own["ktir.per_corelet"] = ir.UnitAttr.get()
                         self.views[value] = self._view(value, index_constant(self._elements(buffer.address, value)), own)
             self._block(source.regions[0].blocks[0])
