@@ -1,4 +1,4 @@
-"""Matmuls of numbers of one byte, by those of floats of 16 bits, which hold each of them."""
+"""Numbers of one byte: their matmuls, by those of floats of 16 bits, which hold each of them, and where PyTorch's own functions differ."""
 
 from __future__ import annotations
 
@@ -99,6 +99,11 @@ def scaled_product_by_recipes(
     return scaled_product(a, b, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
 
 
+def magnitude(x: torch.Tensor) -> Any:
+    """`abs` of floats of one byte, of which PyTorch leaves -0 as it is."""
+    return torch.where(x < 0, -x, x) if x.dtype in _FLOATS else NotImplemented
+
+
 def _sums(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Sums of products in float32."""
     product = aten.mm.dtype if a.dim() == 2 else aten.bmm.dtype
@@ -112,6 +117,7 @@ def _spread(scale: torch.Tensor, dim: int, extent: int) -> torch.Tensor:
 
 DECOMPOSITIONS = {
     aten._int_mm.default: product_of_bytes,
+    aten.abs.default: magnitude,
     aten._weight_int8pack_mm.default: weights_of_bytes,
     aten._scaled_mm.default: scaled_product,
     aten._scaled_mm_v2.default: scaled_product_by_recipes,
