@@ -133,7 +133,8 @@ class SpyrePlatform(upstream.Platform):
     def validate_request(cls, processed_inputs: Any, params: Any) -> None:
         """vLLM tells the adapters of the rows that are sampled alone."""
         if cls.has_adapters and getattr(params, "prompt_logprobs", None) is not None:
-            raise ValueError("vLLM on ktir has no prompt_logprobs beside LoRA: start the server without enable_lora for them")
+            said = "vLLM on ktir has no prompt_logprobs beside LoRA: start the server without enable_lora for them"
+            raise upstream.VLLMValidationError(said, parameter="prompt_logprobs")
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:

@@ -16,6 +16,7 @@ import torch
 
 NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
+    "vllm.exceptions": ("VLLMValidationError",),
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
     "vllm.logger": ("init_logger",),
     "vllm.lora.punica_wrapper.punica_base": ("PunicaWrapperBase",),
