@@ -28,7 +28,7 @@ from ktir.tools import ktir_opt, ktir_run
 ROOT = Path(__file__).parents[1]
 STEPS = ("read", "executed", "compiled and run", "same bits", "within tolerance", "different", "failed")
 _FENCE = re.compile(r"```mlir\n(.*?)```", re.DOTALL)
-_RUNS = re.compile(r"func\.func[^\n]*@[^\n]*\{")
+_RUNS = re.compile(r"func\.func\b(?!\s+private)[^@]*@")
 _TOLERANCE = 2.0**-9
 """Relative to the largest magnitude: what the planner may make of sums (docs/design/passes.md)."""
 

@@ -15,7 +15,7 @@ ADD = (ROOT / "examples" / "add.mlir").read_text()
 
 def test_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = {
-        "equal": ADD,
+        "equal": ADD.replace("(%x: index, %y: index", "(\n      %x: index,\n      %y: index"),
         "unread": ADD.replace("arith.addf %a, %b", "arith.addf %a, %q"),
         "raced": ADD.replace("%vo[%t, %c0]", "%vo[%c0, %c0]"),
         "wide": ADD.replace("f16", "f64"),
