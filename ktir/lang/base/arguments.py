@@ -135,7 +135,9 @@ def bfloat16() -> Any:
     try:
         import ml_dtypes  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise Mistake("bfloat16 in the kernel language needs the package 'ml_dtypes', which gives NumPy that type") from None
+        raise Mistake(
+            "bfloat16 in the kernel language needs the package 'ml_dtypes', which gives NumPy that type: pip install ml_dtypes"
+        ) from None
     return ml_dtypes.bfloat16
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ aten = torch.ops.aten
 
 MOST_ROWS = 32
 """Rows of a first operand for which the kernels are: with more, unpacking the weights once for all of them takes less time."""
-_HALVES = (torch.float16, torch.bfloat16)
+_HALVES = (torch.float16, *((torch.bfloat16,) if find_spec("ml_dtypes") else ()))
+"""Types of the kernels: of bf16 where NumPy has it."""
 _MATMULS = {aten.mm.default: (0, 1), aten.addmm.default: (1, 2)}
 """The places of the operands."""
 
