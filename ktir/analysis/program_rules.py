@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.calls import Functions, callee, callees_first, calls_of, functions_of, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects._ktdp import tile_sets
 from ktir.dialects.module_level import Level
 from ktir.mlir import arith, func, ir, is_a, linalg, named, operations
@@ -42,6 +44,8 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
                 yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
         yield from _views(f.operation)
     yield from _calls(functions)
+    if "ktir.hosts" in module.operation.attributes:
+        yield from _host_views(module, functions)
 
 
 def _grid(f: ir.Operation) -> tuple[int, ...] | None:
@@ -72,6 +76,30 @@ def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Functions, w
         note = Diagnostic("note", f"'@{way[-1]}' is defined here", location_text(functions[way[-1]].location))
         through = " through " + ", ".join(f"'@{name}'" for name in way[:-1]) if len(way) > 1 else ""
         raise Broken(f"calls the kernel '@{way[-1]}'{through} from the kernel '@{f.name.value}': its tiles run already", note)
+
+
+def _host_views(module: ir.Module, functions: Functions) -> Iterator[Diagnostic]:
+    """The tensors of the host have each element that views of the entry's arguments show. Those of other functions are of what these are
+    given.
+    """
+    hosts = ir.ArrayAttr(module.operation.attributes["ktir.hosts"])
+    called = {callee(call) for f in functions.values() for call in calls_of(f)}
+    for f in (f for name, f in functions.items() if name not in called):
+        for i, given in enumerate(dictionaries(f.operation, "arg_attrs")):
+            if "ktir.host" in given:
+                host = kt.HostViewAttr(given["ktir.host"])
+                tensor: Any = ir.TypeAttr(hosts[host.arg]).value
+                where = partial(place, f.operation, i)
+                yield from faults_of([f.operation], lambda _, i=i, host=host, tensor=tensor: _within(i, host, tensor), where)
+
+
+def _within(i: int, host: kt.HostViewAttr, tensor: Any) -> None:
+    shape = list(tensor.shape)
+    strides = list(ir.StridedLayoutAttr(tensor.layout).strides) if isinstance(tensor, ir.MemRefType) else None
+    held, end = prod(shape) if strides is None else reach(0, shape, strides), reach(host.offset, host.size, host.strides)
+    if end > held:
+        within = f"within the {held} elements of its tensor in 'ktir.hosts', {tensor}"
+        raise Broken(f"expects the host view of argument #{i} to be {within}, but it reaches element {end - 1}")
 
 
 def _coordinates(op: ir.Operation, grid: tuple[int, ...] | None) -> None:

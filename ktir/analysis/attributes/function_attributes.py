@@ -13,7 +13,7 @@ from ktir.diagnostics import Diagnostic, location_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.mlir import func, ir, is_a, operations
-from ktir.roles import HOST_ROLES, Role, reach
+from ktir.roles import HOST_ROLES, Role
 from ktir.target import LANES
 
 _WITH_GRID = (Level.DIVIDED, Level.TILED, Level.ALLOCATED)
@@ -133,16 +133,6 @@ def _argument(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
         _host(i, given, module)
 
 
-def _within(i: int, host: kt.HostViewAttr, tensor: Any) -> None:
-    """The tensor of the host has each element of a view."""
-    shape = list(tensor.shape)
-    strides = list(ir.StridedLayoutAttr(tensor.layout).strides) if isinstance(tensor, ir.MemRefType) else None
-    held, end = prod(shape) if strides is None else reach(0, shape, strides), reach(host.offset, host.size, host.strides)
-    if end > held:
-        within = f"within the {held} elements of its tensor in 'ktir.hosts', {tensor}"
-        raise Broken(f"expects the host view of argument #{i} to be {within}, but it reaches element {end - 1}")
-
-
 def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
     host = kt.HostViewAttr(given["ktir.host"])
     role = ir.StringAttr(given["ktir.role"]).value if "ktir.role" in given else Role.INPUT
@@ -156,8 +146,6 @@ def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
     hosts = module.attributes.get("ktir.hosts")
     if hosts is not None and host.arg >= (count := len(ir.ArrayAttr(hosts))):
         raise Broken(f"expects the host view of argument #{i} to be of one of the {count} tensors in 'ktir.hosts', but got {host.arg}")
-    if hosts is not None:
-        _within(i, host, ir.TypeAttr(ir.ArrayAttr(hosts)[host.arg]).value)
     if hosts is not None and "ktir.layout" in given:
         tensor: Any = ir.TypeAttr(ir.ArrayAttr(hosts)[host.arg]).value
         element, held = str(tensor.element_type), str(kt.LayoutAttr(given["ktir.layout"]).dtype)
