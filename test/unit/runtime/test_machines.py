@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_written(files: dict[str, bytes], runs: list[Non
 
 def test_a_faulty_program_is_refused_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
     key = content_hash(files)
-    monkeypatch.setattr(machine, "verify", lambda *_: [Problem("the program is wrong")])
+    monkeypatch.setattr(machine, "verify", lambda *_, **__: [Problem("the program is wrong")])
     for _ in range(2):
         cache._loaded.clear()
         with pytest.raises(KtirError, match="the program is wrong"):

@@ -38,7 +38,7 @@ def test_values_and_caches(tmp_path: Path) -> None:
         expected = model(x)
         compiled = torch.compile(model, backend="spyre", dynamic=False, options={"cores": 8})
         torch.testing.assert_close(compiled(x), expected, rtol=4e-3, atol=4e-3)
-        (package,) = (tmp_path / "packages").iterdir()
+        (package,) = (p for p in (tmp_path / "packages").iterdir() if p.name != "machines")  # which is there where a machine took long
         assert {"spyrecode.json", "program.bin", "launch_spec.json"} <= {p.name for p in package.iterdir()}
         torch._dynamo.reset()
         counters.clear()
