@@ -12,7 +12,7 @@ from ktir.analysis.attributes.broken import Broken, faults_of, refuse
 from ktir.analysis.attributes.function_attributes import dictionaries, place
 from ktir.analysis.attributes.kernel import KernelFunction
 from ktir.analysis.attributes.levels import constant_of
-from ktir.analysis.calls import Functions, callee, callees_first, calls_of, functions_of, is_kernel
+from ktir.analysis.calls import Functions, callee, callees_first, functions_of, is_kernel
 from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
@@ -33,7 +33,8 @@ def check_module(module: ir.Module) -> None:
 
 def _faults(module: ir.Module) -> Iterator[Diagnostic]:
     functions, level = functions_of(module), Level.of(module)
-    for f in functions.values():
+    calls: dict[str, list[ir.Operation]] = {name: [] for name in functions}
+    for name, f in functions.items():
         grid = _grid(f.operation)
         formed = level is Level.LAID_OUT and "ktir.rows" in f.attributes
         for op in operations(f):
@@ -42,17 +43,20 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
                 yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
             elif is_a(op, linalg.GenericOp) and formed:
                 yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
+            elif is_a(op, func.CallOp):
+                calls[name].append(op)
         yield from _views(f.operation)
-    yield from _calls(functions)
+    if any(calls.values()):
+        yield from _calls(functions, calls)
     if "ktir.hosts" in module.operation.attributes:
-        yield from _host_views(module, functions)
+        yield from _host_views(module, functions, calls)
 
 
 def _grid(f: ir.Operation) -> tuple[int, ...] | None:
     return KernelFunction(f).grid if "grid" in f.attributes else None
 
 
-def _calls(functions: Functions) -> Iterator[Diagnostic]:
+def _calls(functions: Functions, calls: Mapping[str, list[ir.Operation]]) -> Iterator[Diagnostic]:
     """No function calls itself, and no kernel another one, be it through others."""
     try:
         order = callees_first(functions)
@@ -64,9 +68,9 @@ def _calls(functions: Functions) -> Iterator[Diagnostic]:
     for name in order:
         f = functions[name]
         if is_kernel(f):
-            yield from faults_of(calls_of(f), lambda op, f=f: _calls_no_kernel(op, f, functions, ways))
+            yield from faults_of(calls[name], lambda op, f=f: _calls_no_kernel(op, f, functions, ways))
             ways[name] = [name]
-        elif (way := next((ways[callee(call)] for call in calls_of(f) if callee(call) in ways), None)) is not None:
+        elif (way := next((ways[callee(call)] for call in calls[name] if callee(call) in ways), None)) is not None:
             ways[name] = [name, *way]
 
 
@@ -78,12 +82,12 @@ def _calls_no_kernel(call: ir.Operation, f: func.FuncOp, functions: Functions, w
         raise Broken(f"calls the kernel '@{way[-1]}'{through} from the kernel '@{f.name.value}': its tiles run already", note)
 
 
-def _host_views(module: ir.Module, functions: Functions) -> Iterator[Diagnostic]:
+def _host_views(module: ir.Module, functions: Functions, calls: Mapping[str, list[ir.Operation]]) -> Iterator[Diagnostic]:
     """The tensors of the host have each element that views of the entry's arguments show. Those of other functions are of what these are
     given.
     """
     hosts = ir.ArrayAttr(module.operation.attributes["ktir.hosts"])
-    called = {callee(call) for f in functions.values() for call in calls_of(f)}
+    called = {callee(call) for own in calls.values() for call in own}
     for f in (f for name, f in functions.items() if name not in called):
         for i, given in enumerate(dictionaries(f.operation, "arg_attrs")):
             if "ktir.host" in given:
