@@ -8,6 +8,7 @@ sender's prologue. Every wait is for something earlier in program order, so the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -194,6 +195,19 @@ def _dependence(a: Access, b: Access, source: int, target: int, trips: list[int]
     return _Dependence(a.unit, b.unit, source, target, distance, relayed=a.unit.per_corelet and b.unit.per_corelet and not apart)
 
 
+def _needed(found: set[_Dependence]) -> Iterator[_Dependence]:
+    """Those that no other one makes redundant, in time that grows with their number: whatever could make one redundant comes before it, and
+    of those that are alike but for their places the one with the earliest target does so for all."""
+    earliest: dict[tuple[Unit, Unit], dict[tuple[int, bool], _Dependence]] = defaultdict(dict)
+    for d in sorted(found, key=lambda d: (-d.source, d.target, d.distance, not d.relayed)):
+        before = earliest[d.sender, d.receiver]
+        if not any(e.implies(d) for e in before.values()):
+            yield d
+        alike = d.distance, d.relayed
+        if alike not in before or d.target < before[alike].target:
+            before[alike] = d
+
+
 class Synchroniser:
     """Inserts WAIT and SIG words into a tree and collects credits and leftovers."""
 
@@ -221,10 +235,8 @@ class Synchroniser:
             d = _dependence(a, b, i, j, trips)
             if d is not None and d.distance < prod(trips):
                 found.add(d)
-        for d in sorted(found, key=lambda d: (d.sender, d.receiver, d.distance, d.source, d.target)):
-            others = (e for e in found if e != d and (e.sender, e.receiver) == (d.sender, d.receiver))
-            if not any(e.implies(d) for e in others):
-                self._insert(loop, d)
+        for d in sorted(_needed(found), key=lambda d: (d.sender, d.receiver, d.distance, d.source, d.target)):
+            self._insert(loop, d)
 
     def _insert(self, loop: Loop, d: _Dependence) -> None:
         """Post after the source, wait before the target.
