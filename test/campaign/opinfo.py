@@ -3,7 +3,7 @@
     python test/campaign/opinfo.py                        # every variant, seven types, the default engine, docs/coverage.md
     python test/campaign/opinfo.py --engine ktir --dtypes float64 --page ''
     python test/campaign/opinfo.py --ops 'nn.functional.*' --samples 0 --page ''
-    python test/campaign/opinfo.py --engine eager --without 'linalg.*,fft.*,sparse.*,special.*,masked.*' --page ''  # on the device
+    python test/campaign/opinfo.py --engine eager --without 'linalg.*,fft.*,sparse.*,special.*,masked.*'  # on the device
 
 Each variant runs in a worker process that is stopped when it takes too long; a crash costs one variant. Results are kept as lines of JSON
 (`--results`), so that a run that was stopped goes on where it ended, one with more samples repeats what had fewer, and `--again` runs only
@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "test"))
 
-from campaign.opinfo_page import BAD, DTYPES, page, worst  # noqa: E402
+from campaign.opinfo_page import BAD, DTYPES, ENGINES, page, worst  # noqa: E402
 from campaign.spread import answer_requests, progress, read, spread  # noqa: E402
 from campaign.worker import Worker  # noqa: E402
 
@@ -47,15 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="for one variant")
     parser.add_argument("--results", type=Path, default=ROOT / "build/opinfo.jsonl", help="results so far; those present are not run again")
     parser.add_argument("--again", default="", metavar="OUTCOMES", help="run variants with these outcomes anew, e.g. wrong,fails,crashes")
-    parser.add_argument("--page", default=str(ROOT / "docs/coverage.md"), help="the page to write; '' = none")
+    parser.add_argument("--page", help="the page to write; '' = none. Default: docs/coverage.md, of compiled operators")
     parser.add_argument("--list", action="store_true", help="print what is there, run nothing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
         return _work()
+    if options.page and options.engine not in ENGINES:
+        parser.error(f"--page: the page is about compiled operators, engine {' or '.join(ENGINES)}, but got engine {options.engine}")
     results = results_of(options.results, options.engine)
     if not options.list:
         _run(options, results)
+    if options.page is None and options.engine in ENGINES:
+        options.page = ROOT / "docs/coverage.md"
     if options.page:
         Path(options.page).write_text(page(list(results.values()), options.engine))
     bad = 0

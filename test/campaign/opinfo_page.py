@@ -25,7 +25,7 @@ def page(results: Sequence[dict[str, Any]], engine: str = "spyre") -> str:
         by_name.setdefault(result["name"], {})[result["dtype"]] = result
     numbers = Counter(r["samples"] or "all" for r in results)
     how = ", ".join(f"up to {most} samples of {n} pairs of variant and type" for most, n in sorted(numbers.items(), key=str))
-    lines = [_HEAD.format(how=how, engine=_ENGINES[engine]), *_totals(results), "", "## What does not run on the chip, by reason", ""]
+    lines = [_HEAD.format(how=how, engine=ENGINES[engine]), *_totals(results), "", "## What does not run on the chip, by reason", ""]
     lines += [*_reasons(results), "", "## By operator", "", f"| operator | {' | '.join(DTYPES)} | why |", "|---" * (len(DTYPES) + 2) + "|"]
     for name, found in sorted(by_name.items()):
         cells = [_cell(found.get(d)) for d in DTYPES]
@@ -91,7 +91,8 @@ _NAMES = {
     "crashes": "crashes, or takes too long",
     "empty": "no sample that eager PyTorch runs",
 }
-_ENGINES = {"spyre": "the emulated chip, the default engine", "ktir": "the KTIR executor as engine"}
+ENGINES = {"spyre": "the emulated chip, the default engine", "ktir": "the KTIR executor as engine"}
+"""Those that the page is about, and how it names them."""
 
 _HEAD = """# Coverage of PyTorch's operators
 

@@ -120,6 +120,15 @@ def test_page() -> None:
     assert "| 2 | lu\\|x op |" in text
 
 
+def test_the_page_is_not_about_uncompiled_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--engine", "eager", "--list", "--results", str(tmp_path / "none.jsonl")]
+    assert opinfo.main(line) == 0
+    assert "0 samples" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        opinfo.main([*line, "--page", str(tmp_path / "page.md")])
+    assert "engine spyre or ktir, but got engine eager" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_all(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -57,7 +58,15 @@ def _empty_strided(
 ) -> torch.Tensor:
     if pin_memory:
         raise RuntimeError("only tensors on the host can be pinned, but got device 'spyre'")
-    return empty_strided(size, stride, dtype, current.index_of(device))
+    return _filled(empty_strided(size, stride, dtype, current.index_of(device)))
+
+
+def _filled(new: torch.Tensor) -> torch.Tensor:
+    """A new tensor, of which the host may read nothing by chance where only deterministic algorithms are wanted."""
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory and new.numel():  # type: ignore[attr-defined]
+        floats = new.dtype.is_floating_point
+        _fill(new, math.nan if floats else True if new.dtype == torch.bool else torch.iinfo(new.dtype).max)
+    return new
 
 
 # ---------------------------------------------------------------------------------------------------------------------------- views
@@ -112,6 +121,7 @@ def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memo
     if offset + prod(size) <= held:
         return aten.as_strided_.default(self, size, stride, offset)
     new = allocate(offset + prod(size), self.dtype, self.device.index)
+    _filled(new[held:])
     if held:
         whole = _as_strided(self, [held], [1], 0)
         on_host(new, write=True)[:held].copy_(on_host(whole))

@@ -207,21 +207,31 @@ def allocation_of(tensor: torch.Tensor) -> Allocation:
     return find(tensor.untyped_storage().data_ptr())
 
 
+def _begins(tensor: torch.Tensor, allocation: Allocation) -> int:
+    """The byte of its allocation at which a tensor's storage begins: 0, unless that is a slice of another storage."""
+    return tensor.untyped_storage().data_ptr() - allocation.handle
+
+
 def on_card(tensor: torch.Tensor) -> DeviceTensor:
-    """The tensor as launches take it. Raises KtirError for one whose sign is not in its memory."""
+    """The tensor as launches take it. Raises KtirError for one whose sign is not in its memory, or that begins between two elements."""
     from ktir.diagnostics import KtirError
     from ktir.runtime.device import DeviceTensor
     from ktir.runtime.memory.view import View
 
     if tensor.is_neg():
         raise KtirError("an argument is a view with its sign noted apart from its memory")
-    view = View(str(tensor.dtype)[6:], int(tensor.storage_offset()), tuple(tensor.size()), tensor.stride())
-    return DeviceTensor(allocation_of(tensor), view)
+    allocation = allocation_of(tensor)
+    before, between = divmod(_begins(tensor, allocation), tensor.dtype.itemsize)
+    if between:
+        raise KtirError("an argument lies in a slice of a storage that begins between two elements")
+    view = View(str(tensor.dtype)[6:], before + int(tensor.storage_offset()), tuple(tensor.size()), tensor.stride())
+    return DeviceTensor(allocation, view)
 
 
 def bytes_on_host(tensor: torch.Tensor, *, write: bool = False) -> torch.Tensor:
-    """The bytes of a tensor's allocation as a tensor of the host on the same memory: to be read now, or written now with `write`."""
-    return torch.from_numpy(allocation_of(tensor).linear(write=write))
+    """The bytes of a tensor's storage as a tensor of the host on the same memory: to be read now, or written now with `write`."""
+    allocation = allocation_of(tensor)
+    return torch.from_numpy(allocation.linear(write=write)[_begins(tensor, allocation) :])
 
 
 def on_host(tensor: torch.Tensor, *, write: bool = False, base: torch.Tensor | None = None) -> torch.Tensor:

@@ -30,7 +30,7 @@ from ktir.target import LANES, STICK_BYTES
 _HALVED = 1 << 20
 """Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
 _ENTRY = LANES * 4
-"""Bytes of the smallest range of a tensor: an entry of 32-bit elements, in which the form of a number lies, whatever its type."""
+"""Bytes of the smallest range of a tensor with elements: an entry of 32-bit elements, in which a number lies, whatever its type."""
 _FIRST_HANDLE = 1 << 54
 """No address of any process: who takes a handle for one fails at once."""
 
@@ -314,7 +314,7 @@ class Allocation:
 @lru_cache(maxsize=1 << 12)
 def _room(nbytes: int) -> int:
     """What an allocation of so many bytes takes."""
-    return max(rounded(nbytes), _ENTRY)
+    return max(rounded(nbytes), _ENTRY) if nbytes else 0
 
 
 _live: dict[int, weakref.ref[Allocation]] = {}
@@ -329,9 +329,9 @@ def held(handle: int) -> Allocation | None:
 
 
 def find(handle: int) -> Allocation:
-    """The allocation of a handle. Raises KtirError where it is gone."""
-    found = held(handle)
-    if found is None:
+    """The allocation of a handle, or of a place among its bytes, where a slice of a storage begins. Raises KtirError where it is gone."""
+    found = held(handle) or held(max((h for h in list(_live) if h < handle), default=0))
+    if found is None or handle > found.handle + found.nbytes:
         raise KtirError(f"expects the handle of an allocation, but got {handle:#x}")
     return found
 

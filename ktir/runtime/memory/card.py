@@ -32,6 +32,8 @@ from ktir.target import DATASHEET, LANES, Target
 SEGMENTS = 8
 SEGMENT_BYTES = 1 << 34
 MOST_CARDS = 8
+_NOWHERE = -1
+"""The address of a range without bytes."""
 
 _KEPT = 1 << 26
 """Bytes of ranges given back whose pages a card keeps for the next ones."""
@@ -154,8 +156,10 @@ class Card:
 
     def take(self, size: int, *, program: bool = False) -> int:
         """The address of a range of `size` bytes, a multiple of the granule. Where there is none, garbage is collected, and a second try
-        made; then DeviceOutOfMemory is raised.
+        made; then DeviceOutOfMemory is raised. No bytes take no range.
         """
+        if not size:
+            return _NOWHERE
         pool = self._programs if program else self._tensors
         for attempt in range(2):
             with self._lock:
@@ -175,6 +179,8 @@ class Card:
 
     def give(self, address: int, size: int) -> None:
         """Give a range back; may be called at any time, also by finalizers."""
+        if not size:
+            return
         self._given_back.append((address, size))
         if address < self._first_program:
             self._statistics.ranges.append(-size)
@@ -197,7 +203,7 @@ class Card:
 
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
-        return self._segment(address).bytes(address, size)
+        return self._segment(address).bytes(address, size) if size else np.empty(0, np.uint8)
 
     def record(self, kind: Kind, nbytes: int, name: str = "", *, wait: bool = False) -> None:
         """Something moves bytes: count it, and give it to the stream of this thread. name: of the program that they are. wait: until it

@@ -36,6 +36,20 @@ def test_memory_is_counted() -> None:
     spyre.empty_cache()
 
 
+def test_what_has_no_elements_takes_nothing() -> None:
+    gc.collect()
+    before = spyre.memory_stats()
+    empty = [torch.empty(*size, dtype=dtype, device="spyre") for size in ((0,), (3, 0)) for dtype in (torch.float16, torch.int64)]
+    after = spyre.memory_stats()
+    assert all(after[f"{name}.all.current"] == before[f"{name}.all.current"] for name in ("allocation", "allocated_bytes"))
+    assert len({x.untyped_storage().data_ptr() for x in empty}) == len(empty)
+    torch.testing.assert_close(torch.cat([empty[0], torch.ones(3, device="spyre").half()]).cpu(), torch.ones(3).half())
+    empty[0].resize_(2).fill_(7)
+    assert spyre.memory_allocated() == before["allocated_bytes.all.current"] + 256
+    empty[0].untyped_storage().resize_(0)
+    assert spyre.memory_allocated() == before["allocated_bytes.all.current"]
+
+
 def test_out_of_memory() -> None:
     free, whole = spyre.mem_get_info()
     assert (spyre.get_device_properties().total_memory, spyre.get_device_properties("spyre:0").multi_processor_count) == (whole, 32)

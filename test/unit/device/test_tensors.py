@@ -244,6 +244,37 @@ def test_storages() -> None:
     assert torch.zeros(3, device="spyre").untyped_storage().clone().nbytes() == 12
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float16, torch.int32, torch.float64])
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
+def test_slices_of_storages_share_their_bytes(dtype: torch.dtype) -> None:
+    host, size = some(dtype, 3, 5), dtype.itemsize
+    ours = host.to("spyre")
+    for first, last in ((3 * size, 9 * size), (1, 4 * size + 1), (15 * size, 15 * size)):  # the second one begins between two elements
+        parts = [torch.empty(0, dtype=dtype, device=x.device).set_(x.untyped_storage()[first:last]) for x in (host, ours)]
+        assert equal(parts[1], parts[0])
+        assert equal(parts[1] == parts[1], parts[0] == parts[0])
+        for part in parts:
+            part[1:3].zero_()
+            part.logical_not_() if dtype == torch.bool else part.add_(1)
+        assert equal(ours.view(torch.uint8), host.view(torch.uint8))
+    assert list(ours.untyped_storage()[2:7]) == list(host.untyped_storage()[2:7])
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float16, torch.int8, torch.float8_e5m2])
+def test_new_memory_is_filled_where_results_must_not_depend_on_it(dtype: torch.dtype) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        for make in (
+            lambda device: torch.empty(3, dtype=dtype, device=device),
+            lambda device: torch.zeros(2, dtype=dtype, device=device).resize_(4),
+            lambda device: torch.empty_strided((2, 3), (1, 2), dtype=dtype, device=device),
+        ):
+            ours, host = (make(device).cpu().contiguous().view(torch.uint8) for device in ("spyre", "cpu"))
+            assert torch.equal(ours, host)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_handles_are_no_addresses() -> None:
     x, y = torch.zeros(5, device="spyre"), torch.zeros(5, device="spyre")
     assert x.data_ptr() > 1 << 48
