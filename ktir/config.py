@@ -22,6 +22,8 @@ from ktir.target import DATASHEET, Target
 _FALLBACKS = ("cpu", "error")
 _ENGINES = ("spyre", "ktir")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_DIGITS = 20
+"""Of numbers that are larger than any."""
 _LARGEST = 2**63 - 1
 """Size of a dim."""
 
@@ -175,12 +177,26 @@ def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> Any:
 def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
     """The options that the environment asks for; `KTIR_CORES` wins over `SENCORES`."""
     values: dict[str, Any] = {}
+    variables: dict[str, str] = {}
     for field in dataclasses.fields(Config):
         names = [f"KTIR_{field.name.upper()}"] + (["SENCORES"] if field.name == "cores" else [])
         name = next((n for n in names if environment.get(n)), None)
         if name:
+            variables[field.name] = name
             values[field.name] = _parse(field, name, environment[name])
-    return Config(**values)
+    try:
+        return Config(**values)
+    except ValueError as error:  # which begins with the option's name
+        option, _, rest = str(error).partition(" ")
+        raise ValueError(f"{variables[option]} {rest}" if option in variables else str(error)) from None
+
+
+def whole_number(variable: str, text: str, least: int, most: int, what: str = "") -> int:
+    """A whole number that a variable of the environment holds. what: the numbers that it may hold, for the message. Raises RuntimeError."""
+    plain = text.strip()
+    if not (plain.isascii() and plain.isdigit() and len(plain) < _DIGITS and least <= int(plain) <= most):
+        raise RuntimeError(f"{variable} must be {what or f'{least} to {most}'}, but got {text!r}")
+    return int(plain)
 
 
 _patched: ContextVar[Config | None] = ContextVar("ktir_config", default=None)

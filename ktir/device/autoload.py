@@ -14,15 +14,17 @@ import torch
 log = logging.getLogger("ktir")
 
 NAME = "spyre"
-_OFF = ("0", "false", "no", "off")
+_OFF, _ON = ("0", "false", "no", "off"), ("1", "true", "yes", "on", "")
 _lock = Lock()
 _registered = False
 
 
 def autoload() -> None:
     """Register the device at `import torch`, unless `KTIR_DEVICE=0`, or the name or the place is another's."""
-    if os.environ.get("KTIR_DEVICE", "1").lower() in _OFF:
+    if (asked := os.environ.get("KTIR_DEVICE", "1").lower()) in _OFF:
         return
+    if asked not in _ON:
+        log.warning("warning: KTIR_DEVICE must be 0 or 1, but got %r; the device is there", asked)
     try:
         if obstacle() is None:
             register()
@@ -56,5 +58,5 @@ def register() -> None:
             raise RuntimeError(f"the device 'spyre' of ktir cannot be registered: {reason}")
         from ktir.device import registration
 
-        _registered = True
         registration.register()
+        _registered = True

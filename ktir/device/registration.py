@@ -41,6 +41,7 @@ def register() -> None:
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, halves, layouts, pinned, randomness, statistics, storage, streams
 
+    cards = current.count()  # what the environment cannot say is refused before anything is registered
     backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre, device_guard=_Guard())
     backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
@@ -63,7 +64,7 @@ def register() -> None:
     quantized = torch.library.Library("_", "IMPL")
     quantized.fallback(_no_quantized, "QuantizedPrivateUse1")
     _keep(host, kernels, with_gradients, negated, sparse, quantized, rest)
-    if current.count() > 1 and (reason := guard.install()):
+    if cards > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     if reason := pinned.install():
         log.warning("warning: pin_memory=True will fail: %s", reason)

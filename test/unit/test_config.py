@@ -28,11 +28,11 @@ def test_environment() -> None:
     ("variables", "message"),
     [
         ({"KTIR_CORES": "many"}, "KTIR_CORES must be an integer"),
-        ({"KTIR_CORES": "33"}, "cores must be an integer from 1 to 32"),
-        ({"SENCORES": "-1"}, "cores must be"),
+        ({"KTIR_CORES": "33"}, "KTIR_CORES must be an integer from 1 to 32"),
+        ({"SENCORES": "-1"}, "SENCORES must be"),
         ({"KTIR_VERIFY_EACH": "perhaps"}, "KTIR_VERIFY_EACH must be 0 or 1"),
-        ({"KTIR_LOADED_PROGRAMS": "0"}, "loaded_programs must be an integer of at least 1"),
-        ({"KTIR_FALLBACK": "host"}, "fallback must be one of cpu, error"),
+        ({"KTIR_LOADED_PROGRAMS": "0"}, "KTIR_LOADED_PROGRAMS must be an integer of at least 1"),
+        ({"KTIR_FALLBACK": "host"}, "KTIR_FALLBACK must be one of cpu, error"),
     ],
 )
 def test_bad_environment(variables: dict[str, str], message: str) -> None:

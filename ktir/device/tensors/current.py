@@ -9,7 +9,11 @@ from typing import Any
 
 import torch
 
+from ktir.config import whole_number
+
 MOST = 8
+_HIGHEST = (1 << 31) - 1
+"""Number of a card in a list, of which only counts how many there are."""
 
 
 class _Current(threading.local):
@@ -26,31 +30,22 @@ def count() -> int:
     """
     from ktir.runtime.memory.hardware import hardware  # of no use to a process that only imports torch
 
-    world = _number("AIU_WORLD_SIZE", os.environ.get("AIU_WORLD_SIZE", ""))
-    listed, mock = os.environ.get("SPYRE_DEVICES", ""), hardware().mock
-    if listed and not mock:
-        cards = [_number("SPYRE_DEVICES", text) for text in listed.split(",")]
-        if None in cards or len(set(cards)) < len(cards):
-            raise RuntimeError(f"SPYRE_DEVICES must list different cards, but got {listed!r}")
-        return min(len(cards), world or MOST)
-    return world or 1
-
-
-def _number(variable: str, text: str) -> int | None:
-    if not text:
-        return None
-    if not text.strip().isdigit() or int(text) > MOST or (variable == "AIU_WORLD_SIZE" and not int(text)):
-        raise RuntimeError(f"{variable} must be {'1 to 8' if variable == 'AIU_WORLD_SIZE' else 'cards from 0 on'}, but got {text!r}")
-    return int(text)
+    text, listed = os.environ.get("AIU_WORLD_SIZE"), os.environ.get("SPYRE_DEVICES")
+    world = whole_number("AIU_WORLD_SIZE", text, 1, MOST) if text else None
+    if hardware().mock or not listed:
+        return world or 1
+    cards = {whole_number("SPYRE_DEVICES", number, 0, _HIGHEST, "cards from 0 on") for number in listed.split(",")}
+    if len(cards) <= listed.count(",") or len(cards) > MOST:
+        raise RuntimeError(f"SPYRE_DEVICES must list 1 to {MOST} different cards, but got {listed!r}")
+    return min(len(cards), world or MOST)
 
 
 @cache
 def _first() -> int:
     """The card that threads begin with: the one that `LOCAL_RANK` names, else 0. Raises RuntimeError where there is none."""
-    text = os.environ.get("LOCAL_RANK", "0")
-    if not text.strip().isdigit() or int(text) >= count():
-        raise RuntimeError(f"LOCAL_RANK must be a card of this process, 0 to {count() - 1}, see AIU_WORLD_SIZE, but got {text!r}")
-    return int(text)
+    last = count() - 1
+    what = f"a card of this process, 0 to {last}, see AIU_WORLD_SIZE"
+    return whole_number("LOCAL_RANK", os.environ.get("LOCAL_RANK") or "0", 0, last, what)
 
 
 def get() -> int:

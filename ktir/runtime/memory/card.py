@@ -24,7 +24,7 @@ from ktir.runtime.memory.hardware import EMULATED, Hardware, hardware
 from ktir.runtime.memory.pool import Pool
 from ktir.runtime.memory.statistics import Statistics
 from ktir.runtime.monitor import writer as monitor
-from ktir.runtime.time.clock import Clock, current
+from ktir.runtime.time.clock import Clock, current, host_streams
 from ktir.runtime.time.clock import clock as process_clock
 from ktir.runtime.time.steps import Kind, Step, moving
 from ktir.target import DATASHEET, LANES, Target
@@ -295,12 +295,13 @@ def cards() -> list[Card]:
 
 def card(index: int = 0) -> Card:
     """A card of this process, made, with the figures of the target in force, when it is first asked for. Raises KtirError for one that no
-    process has.
+    process has, RuntimeError for what the environment cannot say.
     """
     found = _cards.get(index)
     if found is None:
         if not 0 <= index < MOST_CARDS:
             raise KtirError(f"expects a card of 0 to {MOST_CARDS - 1}, but got {index}")
+        host_streams()  # what the environment cannot say is refused before there is a card
         with _lock:
             found = _cards.setdefault(index, Card(index, target=config.current().machine(), hardware=hardware()))
     return found

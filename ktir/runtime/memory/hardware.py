@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.config import whole_number
 from ktir.target import STICK_BYTES
 
 _MOCK = "MOCK"
@@ -45,6 +48,9 @@ def hardware() -> Hardware:
     if kind not in ("", _MOCK):
         raise RuntimeError(f"FLEX_DEVICE must be MOCK, or not set, since the cards of ktir are emulated, but got {kind!r}")
     if not kind:
+        for name in ("FLEX_COMPUTE", "FLEX_MOCK_DEVICE_MEMORY_SIZE"):
+            if os.environ.get(name):
+                _say(f"{name}={os.environ[name]} does not count without FLEX_DEVICE=MOCK")
         return EMULATED
     return Hardware(True, _computes(os.environ.get("FLEX_COMPUTE", "")), _bytes(os.environ.get("FLEX_MOCK_DEVICE_MEMORY_SIZE", "")))
 
@@ -56,6 +62,12 @@ def nothing(carriers: Iterable[NDArray[np.float32] | None]) -> None:
             carrier.fill(0)
 
 
+@cache
+def _say(sentence: str) -> None:
+    """Once per process."""
+    logging.getLogger("ktir").warning("warning: %s", sentence)
+
+
 def _computes(text: str) -> bool:
     if text not in _COMPUTES:
         raise RuntimeError(f"FLEX_COMPUTE must be SENULATOR or NULL, or not set, since nothing but an emulator computes, but got {text!r}")
@@ -63,8 +75,4 @@ def _computes(text: str) -> bool:
 
 
 def _bytes(text: str) -> int | None:
-    if not text:
-        return None
-    if not text.strip().isdigit() or not int(text):
-        raise RuntimeError(f"FLEX_MOCK_DEVICE_MEMORY_SIZE must be a number of bytes, but got {text!r}")
-    return int(text)
+    return whole_number("FLEX_MOCK_DEVICE_MEMORY_SIZE", text, 1, 1 << 62, "a number of bytes") if text else None

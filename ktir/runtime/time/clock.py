@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from ktir.config import whole_number
 from ktir.diagnostics import KtirError
 from ktir.runtime.time.steps import Kind, Step
 
 POOL = 32
 FIRST_LOW, FIRST_HIGH, FIRST_HOST = 1, 33, 65
 """Numbers of streams, as published: 0 is a card's default one; then two pools, and from 65 on those that compute on the host."""
-_MOST_HOSTS = 8
+_HOSTS, _MOST_HOSTS = "TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS", 8
 _DEEP = 1024
 """Steps that a stream takes; who gives it more waits until the first has begun."""
 _BATCH = 256
@@ -236,11 +237,8 @@ def _engine(step: Step) -> str | None:
 
 
 def host_streams() -> int:
-    """How many streams of a card compute on the host. Raises KtirError for a number that there cannot be."""
-    text = os.environ.get("TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS", "4")
-    if not text.isdigit() or not 1 <= int(text) <= _MOST_HOSTS:
-        raise KtirError(f"TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS must be 1 to {_MOST_HOSTS}, but got {text!r}")
-    return int(text)
+    """How many streams of a card compute on the host. Raises RuntimeError for a number that there cannot be."""
+    return whole_number(_HOSTS, os.environ.get(_HOSTS) or "4", 1, _MOST_HOSTS)
 
 
 clock = Clock()

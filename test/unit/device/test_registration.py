@@ -136,7 +136,12 @@ def test_import_torch_never_fails(unregistered: list[bool], monkeypatch: pytest.
         ({"AIU_WORLD_SIZE": "0"}, "AIU_WORLD_SIZE must be 1 to 8, but got '0'"),
         ({"AIU_WORLD_SIZE": "9"}, "AIU_WORLD_SIZE must be 1 to 8, but got '9'"),
         ({"AIU_WORLD_SIZE": "two"}, "AIU_WORLD_SIZE must be 1 to 8, but got 'two'"),
-        ({"SPYRE_DEVICES": "1,1"}, "SPYRE_DEVICES must list different cards, but got '1,1'"),
+        ({"AIU_WORLD_SIZE": "²"}, "AIU_WORLD_SIZE must be 1 to 8, but got '²'"),
+        ({"AIU_WORLD_SIZE": "", "SPYRE_DEVICES": ""}, 1),
+        ({"SPYRE_DEVICES": "9, 17"}, 2),
+        ({"SPYRE_DEVICES": "1,1"}, "SPYRE_DEVICES must list 1 to 8 different cards, but got '1,1'"),
+        ({"SPYRE_DEVICES": "0,1,2,3,4,5,6,7,8"}, "SPYRE_DEVICES must list 1 to 8 different cards"),
+        ({"SPYRE_DEVICES": "0,"}, "SPYRE_DEVICES must be cards from 0 on, but got ''"),
         ({"SPYRE_DEVICES": "-1"}, "SPYRE_DEVICES must be"),
     ],
 )
@@ -151,6 +156,46 @@ def test_number_of_cards(environment: dict[str, str], expected: int | str, monke
     else:
         with pytest.raises(RuntimeError, match=expected):
             count()
+
+
+MALFORMED = """
+from ktir.device import autoload
+autoload.autoload()
+import torch
+try:
+    print(autoload.register())
+except Exception as error:
+    print(error, "|", torch._C._get_privateuse1_backend_name())
+try:
+    print(torch.ones(2, device="spyre").device)
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "warned", "said"),
+    [
+        (
+            {"AIU_WORLD_SIZE": "x"},
+            "register the device 'spyre': RuntimeError: AIU_WORLD_SIZE",
+            "1 to 8, but got 'x' | privateuseone",
+        ),
+        ({"FLEX_DEVICE": "VF"}, "does not register the device 'spyre': RuntimeError: FLEX_DEVICE", "got 'VF' | privateuseone"),
+        ({"TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS": "x"}, "", "TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS must be 1 to 8, but got 'x'"),
+        ({"FLEX_COMPUTE": "NULL"}, "warning: FLEX_COMPUTE=NULL does not count without FLEX_DEVICE=MOCK", "None"),
+        ({"KTIR_DEVICE": "perhaps"}, "warning: KTIR_DEVICE must be 0 or 1, but got 'perhaps'", "None"),
+        ({"LOCAL_RANK": ""}, "", "spyre:0"),
+        ({"KTIR_FALLBACK": "host"}, "", "KTIR_FALLBACK must be one of cpu, error, but got 'host'"),
+    ],
+)
+def test_malformed_variables_are_named(environment: dict[str, str], warned: str, said: str) -> None:
+    """Where nothing can be registered, nothing is, and whoever asks again is told again."""
+    variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}
+    ran = subprocess.run([sys.executable, "-c", MALFORMED], env=variables, capture_output=True, text=True, check=True)
+    assert said in ran.stdout
+    assert warned in ran.stderr
+    assert ran.stderr.count("warning") == bool(warned)
 
 
 def test_cards_of_a_thread() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ktir.diagnostics import KtirError
 from ktir.runtime.time.clock import Clock, Mark, Stream, host_streams
 from ktir.runtime.time.steps import Kind, Step
 
@@ -210,7 +209,9 @@ def test_streams_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.give(A, step(1, "HostCompute"))
     clock.synchronize(0)
     assert [s.stream.number for s in spans] == [65, 66, 67, 68, 65]
-    for wrong in ("0", "9", "many"):
+    monkeypatch.setenv("TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS", "")
+    assert host_streams() == 4
+    for wrong in ("0", "9", "many", "²"):
         monkeypatch.setenv("TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS", wrong)
-        with pytest.raises(KtirError, match=f"TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS must be 1 to 8, but got '{wrong}'"):
+        with pytest.raises(RuntimeError, match=f"TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS must be 1 to 8, but got '{wrong}'"):
             host_streams()
