@@ -13,6 +13,8 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --dura
 # are all of them.
 FIRST ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 TURN := --every 5 --first $(FIRST)
+# Of the tests' own files it checks the types of a fifth, too.
+TYPED_IN_TURN = ktir examples $(shell find test/unit test/campaign test/models -name '*.py' | sort | awk 'NR % 5 == $(FIRST) % 5')
 LIT := $(BIN)/lit -sv test/lit
 # The inner loop: one in ten of the parameter sets of every test that neither starts processes nor compiles models, something of each
 # folder, one model, and some programs of each generator. It leaves out most of what runs on the device or through Inductor, the suites of
@@ -29,10 +31,10 @@ run: $(STAMP)
 	$(BIN)/python examples/search.py
 
 # Types take one core for a while: meanwhile the other one goes on. While torch and the like are installed, the tests of the IR run, which
-# need none of them. `test-long` adds tests that take minutes each.
+# need none of them. `test-long` adds tests that take minutes each, and the types of all files.
 test test-long:
 	@echo '== Types (pyright), and beside them: style (ruff), the tests of the IR (lit), then all others (pytest) and the slowest of them'
-	$(MAKE) -j2 types $@-beside
+	$(MAKE) -j2 types $@-beside $(if $(findstring long,$@),,TYPED="$(TYPED_IN_TURN)")
 
 test-beside test-long-beside: style ir $(STAMP)
 	$(PYTEST) $(if $(findstring long,$@),,-m "not long" $(TURN))
@@ -56,7 +58,7 @@ style: $(CORE)
 # The checker makes many objects that do not last: with room for them it collects seldom.
 types: export NODE_OPTIONS += --max-semi-space-size=128
 types: $(STAMP)
-	$(BIN)/pyright
+	$(BIN)/pyright $(TYPED)
 
 ir: $(CORE)
 	$(LIT)

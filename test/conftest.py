@@ -47,12 +47,14 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What `-m` leaves out has gone by now: `make test-quick` runs each test, whichever of its parameters are long."""
-    sets: dict[str, list[pytest.Item]] = defaultdict(list)
+    """What `-m` leaves out has gone by now: `make test-quick` runs each test, whichever of its parameters are long. What is marked with
+    `turn`, tests or whole files, is chosen from as if it were the parameter sets of one test."""
+    sets: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
-        sets[item.nodeid.split("[")[0]].append(item)
+        turn = next((node.nodeid for node, _ in item.iter_markers_with_node("turn")), None)
+        sets["" if turn else item.nodeid.split("[")[0]][turn or item.nodeid].append(item)
     every, first = config.option.every, config.option.first
-    chosen = {item for same in sets.values() for item in same[first % min(every, len(same)) :: every]}
+    chosen = {item for same in sets.values() for part in [*same.values()][first % min(every, len(same)) :: every] for item in part}
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
 

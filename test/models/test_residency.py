@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+import pytest
 import torch
 from models.families import EVEN, build
 from models.runs import Prompt, make_cache, step_of
@@ -56,6 +57,7 @@ def same_place(view: ir.Operation, other: ir.Operation) -> bool:
     return view == other or (len(kept) == 2 and kept[0] == kept[1])
 
 
+@pytest.mark.turn
 def test_llama_keeps_its_values_out_of_global_memory() -> None:
     """At least 80 % of the bytes of its values between ops at sequence 128, and the peak within LX.
 

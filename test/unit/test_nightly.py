@@ -59,6 +59,7 @@ def test_a_level_records_every_case(plan: levels.Plan) -> None:
     assert any("at the end" in case.text or "RuntimeError" in case.text for case in level.cases.values())
 
 
+@pytest.mark.turn
 def test_what_keeps_a_level_from_its_end(plan: levels.Plan, tmp_path: Path) -> None:
     """Time that is over, after some cases; a process that dies; an environment that is not there."""
     script = "import time\ndef test_a(): pass\ndef test_b(): time.sleep(60)\n"
@@ -75,6 +76,7 @@ def test_what_keeps_a_level_from_its_end(plan: levels.Plan, tmp_path: Path) -> N
     assert "is missing" in away.ended
 
 
+@pytest.mark.turn
 def test_operators_of_models_are_cases(tmp_path: Path) -> None:
     """By the states of ktir-models: what falls back has not passed."""
     script = tmp_path / "model.py"
@@ -135,6 +137,7 @@ def test_the_page_says_what_is_there() -> None:
     assert "<h2>Changes</h2>" not in report.page(after, None)
 
 
+@pytest.mark.turn
 def test_the_command_compares_with_the_last_night(
     plan: levels.Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def test_norms_of_narrower_numbers_have_gradients(norm: torch.nn.Module) -> None
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-5)  # as close as torch takes results in float16 to be
 
 
+@pytest.mark.turn
 def test_training_with_a_batch_norm() -> None:
     torch.manual_seed(0)
     parts = torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(12, 2)

@@ -133,6 +133,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.turn
 def test_the_first_graph_of_a_process() -> None:
     """What is there around calls of a named backend is there before the first graph of the default one, too."""
     run = subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=False)

@@ -39,6 +39,7 @@ def test_import_torch_brings_the_device(tmp_path: Path) -> None:
     assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
 
 
+@pytest.mark.turn
 def test_the_first_program_and_the_last(tmp_path: Path) -> None:
     """No parts of torch that come with the first one warn of each other; one that a finalizer wants when Python ends is refused."""
     program = """

@@ -108,6 +108,7 @@ class Late:
         _ = self.tensor * 3
 
 
+@pytest.mark.turn
 def test_three_cards() -> None:
     environment = {**os.environ, "AIU_WORLD_SIZE": "3"}
     ran = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)

@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs" / "extending.md").read_text()
 START, *RECIPES = re.split(r"^## ", PAGE, flags=re.M)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.partition("\n")[0].replace(" ", "-").lower())
 def test_recipe(recipe: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "ktir", tmp_path / "ktir", copy_function=os.symlink)

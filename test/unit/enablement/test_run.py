@@ -99,6 +99,7 @@ def test_models_that_die_or_take_too_long(tmp_path: Path, monkeypatch: pytest.Mo
     assert "not run to its end" in capsys.readouterr().out
 
 
+@pytest.mark.turn
 def test_from_models_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
@@ -150,6 +151,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
     assert re.findall(r"<title>(.*?)</title>", out) == ["3 of 3, 1 of 3, 1 of 3, 0 of 3"]
 
 
+@pytest.mark.turn
 def test_the_commands_of_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[3]
     (tmp_path / "examples").symlink_to(root / "examples")

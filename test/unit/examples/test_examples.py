@@ -20,6 +20,7 @@ def run(name: str, *arguments: str, cache: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.turn
 def test_custom_function(tmp_path: Path) -> None:
     assert "soft ranks:" in run("custom_function.py", cache=tmp_path)
 
@@ -35,6 +36,7 @@ def test_llama_generates_the_tokens_of_eager(tmp_path: Path) -> None:
     assert "8 of 8 tokens are those of eager PyTorch" in run("llama.py", "--tokens", "8", cache=tmp_path)
 
 
+@pytest.mark.turn
 def test_search_ranks_as_eager(tmp_path: Path) -> None:
     out = run("search.py", "What will the sky look like?", "cooking", "--keep", str(tmp_path / "found"), cache=tmp_path)
     assert "2 queries, 24 sentences: ranked as eager PyTorch in float32 ranks them" in out
@@ -51,6 +53,7 @@ def test_weights_of_one_byte_find_the_same_sentences(tmp_path: Path) -> None:
     assert [float(size) for size in re.findall(r"(\d+\.\d) MiB +\d+\.\d MiB", out)] == [33.1, 33.1]
 
 
+@pytest.mark.turn
 def test_digits(tmp_path: Path) -> None:
     found = re.search(r"same class as float32 eager: (\d+) of 360", run("digits.py", cache=tmp_path))
     assert found is not None

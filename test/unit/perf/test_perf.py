@@ -60,6 +60,7 @@ def test_mistakes_in_a_plan(tmp_path: Path, text: str, said: str) -> None:
         read(path)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("tokens", [pytest.param(16, marks=pytest.mark.long), 1])
 def test_small_models_tell_a_large_one(tokens: int) -> None:
     """Against all five layers compiled as one program."""
@@ -68,6 +69,7 @@ def test_small_models_tell_a_large_one(tokens: int) -> None:
     assert measure(case).ms == pytest.approx(DATASHEET.microseconds(whole) / 1e3, rel=0.02)  # kernels overlap a little differently
 
 
+@pytest.mark.turn
 def test_layers_of_experts_and_windows_are_measured() -> None:
     """Two kinds of layers by turns: five layers in three programs are compiled for six."""
     sizes = {
@@ -101,6 +103,7 @@ def test_verdicts() -> None:
     assert [is_worse([change]) for change in changes] == [True, False, False, True, False]
 
 
+@pytest.mark.turn
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, slower = tmp_path / "table.json", tmp_path / "slower.json"
     assert main(["run", str(plan_of(tmp_path, PLAN + "context: 32\n")), "-o", str(table)]) == 0

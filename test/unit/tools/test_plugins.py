@@ -232,6 +232,7 @@ sys.exit(ktir_run.main(["f.mlir", "--arg=x=fill:4", "--arg=y=zeros", "--engine=s
 """
 
 
+@pytest.mark.turn
 def test_passes_on_the_way_of_compiled_programs(folder: Path) -> None:
     """They run, and what is cached without them, or with other sources of them, has another key."""
     path = os.pathsep.join([str(folder), str(ROOT)])

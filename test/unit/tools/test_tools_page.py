@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -21,6 +23,7 @@ def commands() -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.turn
 def test_the_commands(tmp_path: Path, path_of_tools: str) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     assert len(commands()) == 20

@@ -9,6 +9,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+pytestmark = pytest.mark.turn  # all but one read what one process says
+
 TESTS = """
 import time
 

@@ -123,6 +123,7 @@ def test_packed_sequences(batch_first: bool) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.turn
 def test_boundaries_in_no_order() -> None:
     x = torch.tensor([torch.nan, 0.0, 1.0, 2.0, torch.inf, -torch.inf])
     for boundaries in (torch.tensor([1.0, 2.0, torch.nan]), torch.tensor([3.0, 1.0, 2.0]), torch.tensor([1.0, 2.0])):
@@ -133,6 +134,7 @@ def test_boundaries_in_no_order() -> None:
             assert torch.equal(got.cpu(), torch.searchsorted(boundaries, x, right=right, sorter=boundaries.argsort()))
 
 
+@pytest.mark.turn
 def test_members_beside_nan(on_chip: None) -> None:
     nan, few, many = torch.full((3,), torch.nan), torch.tensor([1.0, torch.nan, torch.inf]), torch.arange(64.0)
     many[::5] = torch.nan

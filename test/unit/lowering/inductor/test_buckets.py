@@ -48,6 +48,7 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
+@pytest.mark.turn
 def test_few_programs_serve_all_sizes(lowered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
     model = Block().eval()

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 import warm
 
 _RANK = """
@@ -37,6 +38,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.turn
 def test_two_processes_match_eager(tmp_path: Path) -> None:
     ranks = []
     for rank in range(2):

@@ -97,6 +97,7 @@ assert counters["inductor"]["fxgraph_cache_hit"] == 1 and not counters["inductor
 """
 
 
+@pytest.mark.turn
 def test_artifacts_move_to_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first process the entry point is enough to find the backend; nothing of ktir is imported."""
     before = sources_hash.__wrapped__()

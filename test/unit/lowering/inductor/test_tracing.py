@@ -154,6 +154,7 @@ print(found)
 """
 
 
+@pytest.mark.turn
 def test_four_threads_compile_first() -> None:
     run = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, check=False)
     assert run.stdout == "[True, True, True, True]\n", run.stderr

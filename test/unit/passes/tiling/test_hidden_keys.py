@@ -99,6 +99,7 @@ def cost(function: Attention, keys: int) -> tuple[int, int, float]:
     return kernel.cycles, kernel.dram_read, int(planned) / kernel.cycles
 
 
+@pytest.mark.turn
 def test_a_window_reads_each_key_once_and_takes_less() -> None:
     """32 heads of 1024 positions, of which a row sees 128."""
 

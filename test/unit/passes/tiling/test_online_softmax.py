@@ -91,6 +91,7 @@ def test_softmax_alone() -> None:
     assert np.abs(results[-1].arrays[1] - wanted / wanted.sum(-1, keepdims=True)).max() < 1e-4
 
 
+@pytest.mark.turn
 def test_the_cheaper_form_is_chosen() -> None:
     """Heads of 2048 queries and keys: each of Q, K, V and O is moved once, and no scores; few keys stay as they are."""
     with context(), ir.Location.unknown(), remarks() as found:
