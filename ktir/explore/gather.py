@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,8 +94,15 @@ class Explored:
                 yield file, lines, files[file]
 
 
-def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region]) -> Explored:
-    """Compile the programs that were made of graphs of ATen, and run their control planes; no value is computed.
+def _quiet(program: str, stage: str) -> None:
+    """What is done at the moment is not said."""
+
+
+def of_graphs(
+    title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Region], said: Callable[[str, str], None] = _quiet
+) -> Explored:
+    """Compile the programs that were made of graphs of ATen, and run their control planes; no value is computed. `said` hears of which
+    program what has been done: a long model takes minutes.
 
     Programs that the chip does not take are left out. Raises Unsupported where it takes none, and KtirError.
     """
@@ -103,9 +110,9 @@ def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Re
     for number, graph in enumerate(graphs):
         name = "graph" if len(graphs) == 1 else f"graph {number}"
         found.views.append(View(name, "graph", number, graph_lines(graph, found.places)))
-    for region in regions:
+    for number, region in enumerate(regions):
         try:
-            _program(found, len(found.runs), region)
+            _program(found, len(found.runs), region, lambda stage, at=number: said(f"program {at + 1} of {len(regions)}", stage))
         except Unsupported as error:
             found.refused.append(error)
     if found.refused and not found.runs:
@@ -115,12 +122,13 @@ def of_graphs(title: str, graphs: Sequence[fx.GraphModule], regions: Sequence[Re
     return found
 
 
-def _program(found: Explored, number: int, region: Region) -> None:
+def _program(found: Explored, number: int, region: Region, said: Callable[[str], None]) -> None:
     views: list[View] = []
-    with context(), ir.Location.unknown(), remarks() as said:
+    with context(), ir.Location.unknown(), remarks() as told:
         module = emit(region)
 
         def watch(name: str, m: ir.Module) -> None:
+            said(name)
             text = print_module(m, debuginfo=True, local_scope=True)
             lines = lines_of(text, found.places)
             if not views or views[-1].lines != lines:  # a pass that changes nothing is no level
@@ -128,9 +136,10 @@ def _program(found: Explored, number: int, region: Region) -> None:
 
         package = read(compile_logical(module, observe=watch))
     found.views += views
-    found.remarks += [(r, number, found.places.of(_quoted(r.location))) for r in said]
+    found.remarks += [(r, number, found.places.of(_quoted(r.location))) for r in told]
     program = package.program
     found.views.append(View("assembly", "assembly", number, assembly_lines(program, found.places)))
+    said("the machine's timeline")
     machine = Machine(program, package.target)
     found.target = machine.target.name
     found.runs.append(run_of(machine, found.places))

@@ -31,10 +31,15 @@ def explore(title: str, model: Any, *inputs: Any) -> Explored:
     """What a page shows of `model(*inputs)`, a function or module of PyTorch. Raises KtirError as `ktir.capture` does."""
     from ktir.explore.gather import of_graphs
     from ktir.lowering.inductor.capture import capture_regions
+    from ktir.lowering.inductor.running import progress
 
     graphs: list[Any] = []
-    regions = capture_regions(model, *inputs, seen=graphs.append)
-    return of_graphs(title, graphs, regions)
+    progress.show(title, "traced by PyTorch")
+    try:
+        regions = capture_regions(model, *inputs, seen=graphs.append)
+        return of_graphs(title, graphs, regions, progress.show)
+    finally:
+        progress.clear()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,22 @@ def test_wrong_calls(
     assert said in found.err
     assert "Traceback" not in found.err
     assert found.out == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_how_far_it_is(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text("import torch\n\ndef made():\n    return (lambda x: (x + 1).amax(-1)), torch.ones(4, 70)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert main(["model.py:made"]) == 0
+    said = capsys.readouterr().err
+    if not terminal:
+        assert said == ""
+        return
+    shown = [line.strip() for line in said.split("\r") if line.strip()]
+    assert shown[0] == "ktir: model.py:made: traced by PyTorch"
+    assert "ktir: program 1 of 1: ktir-plan" in shown
+    assert shown[-1] == "ktir: program 1 of 1: the machine's timeline"
+    assert said.endswith("\r")
