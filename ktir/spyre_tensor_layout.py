@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, overload
@@ -146,14 +147,15 @@ class SpyreTensorLayout:
         if set(names[len(arguments) :]) != set(named) or not names:
             raise ValueError(f"SpyreTensorLayout expects {' or '.join(map(str, _FIELDS.values()))}".replace("'", ""))
         given = dict(zip(names, arguments, strict=False)) | named
+        whole = {name: _integers(name, given[name]) for name in names if "dtype" not in name}
         if "device_size" in given:
-            self.device_size, self.stride_map = [*given["device_size"]], [*given["stride_map"]]
+            self.device_size, self.stride_map = whole["device_size"], whole["stride_map"]
             self.device_dtype = given["device_dtype"]
             self._check_raw()
             return
         self.device_dtype = get_device_dtype(given["dtype"])
-        size = [*given["host_size"]]
-        self._from_host(size, [*given.get("host_strides", row_major(size))], [*given.get("dim_order", range(len(size)))])
+        size = whole["host_size"]
+        self._from_host(size, whole.get("host_strides", row_major(size)), whole.get("dim_order", [*range(len(size))]))
 
     def _check_raw(self) -> None:
         if not isinstance(self.device_dtype, DataFormats):
@@ -174,8 +176,8 @@ class SpyreTensorLayout:
         dims = order[:-1] if order[-1:] == [-1] else order
         if sorted(dims) != list(range(len(size))):
             raise ValueError(f"dim_order {order} is no permutation of {len(size)} dimensions, optionally with a trailing -1")
-        if any(n < 1 for n in size):
-            raise ValueError(f"expects positive sizes, but got {size}")
+        if any(n < 1 for n in size) or any(s < 1 for s, n in zip(strides, size, strict=True) if n > 1):
+            raise ValueError(f"expects positive sizes and strides, but got {size}, {strides}")
         eps = self.device_dtype.elems_per_stick()
         if not order:
             self.device_size, self.stride_map = [1, eps], [-1, -1]
@@ -347,6 +349,13 @@ _FIELDS = {
     3: ("device_size", "stride_map", "device_dtype"),
 }
 """By their number, what a layout is made from."""
+
+
+def _integers(name: str, given: Any) -> list[int]:
+    try:
+        return [*map(operator.index, given)]
+    except TypeError:
+        raise ValueError(f"expects a sequence of integers as {name}, but got {given!r}") from None
 
 
 class _Block(NamedTuple):

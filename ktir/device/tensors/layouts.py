@@ -17,6 +17,8 @@ from ktir.device.tensors.storage import allocation_of, on_card
 from ktir.target import held, is_half
 
 if TYPE_CHECKING:
+    from ktir.runtime.device import DeviceTensor
+    from ktir.runtime.memory.allocation import Allocation
     from ktir.runtime.memory.view import Arrangement
     from ktir.spyre_tensor_layout import SpyreTensorLayout
 
@@ -26,18 +28,17 @@ _TYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", to
 
 def get_spyre_tensor_layout(tensor: torch.Tensor) -> SpyreTensorLayout:
     """The layout in which a tensor lies. One that still lies as the host has it, since nobody wanted it otherwise, has the default layout
-    of its size. Raises ValueError for a part of a storage, and for types that have no format on the device.
+    of its size. Raises ValueError for a part of a storage, for types that have no format on the device, and for integers that its format
+    does not hold.
     """
     from ktir.spyre_tensor_layout import SpyreTensorLayout
 
-    if tensor.device.type != "spyre":
-        raise ValueError(f"expects a tensor on the device 'spyre', but got one on '{tensor.device}'")
-    allocation, view = on_card(tensor)
+    allocation, view = _there(tensor)
     if not view.is_all_of(allocation.nbytes):
         raise ValueError("expects a tensor that is all of its storage, but got a part of one: .clone()")
     if allocation.wanted is not None:
         wanted, published = allocation.wanted
-        allocation.lay(wanted)
+        _lie(allocation, wanted)
         return published
     if allocation.whole is None:
         return SpyreTensorLayout(view.size, view.strides, tensor.dtype, range(tensor.dim()))
@@ -46,11 +47,13 @@ def get_spyre_tensor_layout(tensor: torch.Tensor) -> SpyreTensorLayout:
 
 def set_spyre_tensor_layout(tensor: torch.Tensor, layout: SpyreTensorLayout, *, moved: bool = False) -> None:
     """Let a tensor lie in another layout. Raises ValueError for one that is not of this tensor. moved: see `Allocation.lay`."""
-    from ktir.diagnostics import KtirError
     from ktir.layout import Layout
     from ktir.runtime.memory.view import arrangement
-    from ktir.spyre_tensor_layout import get_device_dtype
+    from ktir.spyre_tensor_layout import SpyreTensorLayout, get_device_dtype
 
+    allocation, view = _there(tensor)
+    if not isinstance(layout, SpyreTensorLayout):
+        raise ValueError(f"expects a SpyreTensorLayout, but got {layout!r}")
     kind = _TYPES.get(tensor.dtype)
     if kind is None:
         raise ValueError(f"tensors of {tensor.dtype} lie as on the host; those that have layouts are {', '.join(map(str, _TYPES))}")
@@ -58,12 +61,24 @@ def set_spyre_tensor_layout(tensor: torch.Tensor, layout: SpyreTensorLayout, *, 
         raise ValueError(
             f"expects a layout of {get_device_dtype(tensor.dtype)} for a tensor of {tensor.dtype}, but got {layout.device_dtype}"
         )
-    allocation, view = on_card(tensor)
     layout.transfers(view.size, view.strides)  # which holds every element once
     wanted = arrangement(view, Layout(view.size, layout.digits(view.size, view.strides), kind))
+    _lie(allocation, wanted, moved=moved)
+    allocation.wanted = wanted, layout
+
+
+def _there(tensor: torch.Tensor) -> DeviceTensor:
+    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "spyre":
+        got = f"one on '{tensor.device}'" if isinstance(tensor, torch.Tensor) else repr(tensor)
+        raise ValueError(f"expects a tensor on the device 'spyre', but got {got}")
+    return on_card(tensor)
+
+
+def _lie(allocation: Allocation, wanted: Arrangement, *, moved: bool = False) -> None:
+    from ktir.diagnostics import KtirError
+
     try:
         allocation.lay(wanted, moved=moved)
-        allocation.wanted = wanted, layout
     except KtirError as error:
         raise ValueError(error.message) from None
 

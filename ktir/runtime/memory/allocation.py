@@ -152,7 +152,7 @@ class Allocation:
         if not wanted.keeps(self.nbytes):
             raise KtirError("expects a layout of all elements of an allocation, which keeps them as they are")
         with self.card.compute:
-            self.form(wanted, moved=moved)
+            self.form(wanted, "device_layout", moved=moved)
             form = self._forms.pop(wanted)
             self._drop_linear()
             self._drop_forms()

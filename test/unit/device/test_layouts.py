@@ -109,7 +109,11 @@ def test_new_tensors() -> None:
         (torch.ones(3, 64).half(), SpyreTensorLayout((3, 64), "float32"), "expects a layout of DataFormats.SEN169_FP16 for a tensor of"),
         (torch.ones(3, 65).half(), SpyreTensorLayout((3, 64), "float16"), "does not hold a host tensor|no step along"),
         (torch.ones(3, 64).double(), SpyreTensorLayout((3, 64), "float32"), "tensors of torch.float64 lie as on the host"),
-        (torch.tensor([2**40]), SpyreTensorLayout((1,), "int64"), "-2147483648 to 2147483647, but has 1099511627776"),
+        (
+            torch.tensor([2**40]),
+            SpyreTensorLayout((1,), "int64"),
+            "'device_layout' expects integers of -2147483648 to 2147483647, but has 1099511627776",
+        ),
     ],
 )
 def test_layouts_that_do_not_fit(tensor: torch.Tensor, wanted: SpyreTensorLayout, message: str) -> None:
@@ -117,6 +121,29 @@ def test_layouts_that_do_not_fit(tensor: torch.Tensor, wanted: SpyreTensorLayout
         in_layout(tensor, "spyre", device_layout=wanted)
     with pytest.raises(ValueError, match="device_layout is for tensors on the device 'spyre', but got device 'cpu'"):
         in_layout(tensor, "cpu", device_layout=wanted)
+
+
+def test_what_has_no_layout_is_refused() -> None:
+    wanted = SpyreTensorLayout((3,), torch.float16)
+    host, ours = torch.ones(3).half(), torch.ones(3, dtype=torch.float16, device="spyre")
+    for call in (
+        lambda: spyre.set_spyre_tensor_layout(host, wanted),
+        lambda: spyre.empty_with_layout((3,), wanted, torch.float16, device="cpu"),
+        lambda: host.new_empty((3,), device_layout=wanted),  # type: ignore[call-overload]
+        lambda: spyre.get_spyre_tensor_layout(None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=r"expects a tensor on the device 'spyre', but got (one on 'cpu'|None)"):
+            call()
+    for other in ("STANDARD", {}, 3):
+        with pytest.raises(ValueError, match="expects a SpyreTensorLayout, but got "):
+            in_layout(ours, device_layout=other)
+    integers = in_layout(torch.arange(3), "spyre", device_layout=SpyreTensorLayout((3,), torch.int64))
+    integers[1] = 1 << 40
+    assert integers.tolist() == [0, 1 << 40, 2]
+    with pytest.raises(ValueError, match="'device_layout' expects integers of -2147483648 to 2147483647, but has 1099511627776"):
+        layout(integers)
+    integers[1] = 1
+    assert layout(integers) == SpyreTensorLayout((3,), torch.int64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
