@@ -48,8 +48,8 @@ def install() -> None:
 _ACCELERATOR: dict[str, Callable[..., Any]] = {
     "getDeviceIndex": current.get,
     "setDeviceIndex": current.put,
-    "exchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
-    "maybeExchangeDevice": lambda index: current.put(index) if index >= 0 else current.get(),
+    "exchangeDevice": current.put,
+    "maybeExchangeDevice": current.put,
     "synchronizeDevice": streams.synchronize,
     "getStream": streams.current_stream,
     "setStream": streams.set_stream,

@@ -56,7 +56,7 @@ def set_device(device: Any) -> None:
 
 def _exchange_device(index: int) -> int:
     """Choose another card, unless the number is negative; the one before."""
-    return current.put(index) if index >= 0 else current.get()
+    return current.put(index)
 
 
 class device(contextlib.ContextDecorator):

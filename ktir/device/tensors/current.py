@@ -57,8 +57,10 @@ def get() -> int:
 
 
 def put(index: int) -> int:
-    """Use another card in this thread; the one before."""
-    before, _current.index = get(), checked(index)
+    """Use another card in this thread, unless the number is negative; the one before."""
+    before = get()
+    if index >= 0:
+        _current.index = checked(index)
     return before
 
 

@@ -182,12 +182,16 @@ def _memory() -> _Memory:
 
 def out_of_memory(error: Any) -> str:
     """The numbers of the moment, as CUDA words them."""
-    mebibyte, gibibyte = 1 << 20, 1 << 30
     return (
-        f"Spyre out of memory. Tried to allocate {error.requested / mebibyte:.2f} MiB. Card {error.card} has a total capacity of "
-        f"{error.capacity / gibibyte:.2f} GiB of which {error.free / gibibyte:.2f} GiB is free; the largest free range has "
-        f"{error.largest / mebibyte:.2f} MiB, and {error.used / gibibyte:.2f} GiB is allocated by PyTorch."
+        f"Spyre out of memory. Tried to allocate {_size(error.requested)}. Card {error.card} has a total capacity of "
+        f"{_size(error.capacity)} of which {_size(error.free)} is free; the largest free range has {_size(error.largest)}, and "
+        f"{_size(error.used)} is allocated by PyTorch."
     )
+
+
+def _size(nbytes: int) -> str:
+    units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+    return next((f"{nbytes / unit:.2f} {name}" for unit, name in units if nbytes >= unit), f"{nbytes} bytes")
 
 
 def dtypes() -> set[torch.dtype]:

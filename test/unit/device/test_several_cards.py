@@ -24,6 +24,11 @@ def program() -> None:
     assert torch.ones(2, device="spyre:2").to("spyre:1").device == torch.device("spyre:1")
     with spyre.device(2):
         assert torch.ones(1, device="spyre").device.index == 2 == torch.accelerator.current_device_index()
+    for unchanged in (torch.accelerator.set_device_index, spyre.set_device, torch.spyre._exchange_device):  # type: ignore[attr-defined]
+        unchanged(-1)
+        assert spyre.current_device() == 0
+    with pytest.raises(RuntimeError, match="there is no device 'spyre:3'"):
+        torch.accelerator.set_device_index(3)
     assert spyre.memory_allocated(2) == 0
 
     work, done = torch.ones(1 << 20, device="spyre:1"), torch.Event("spyre", enable_timing=True)
@@ -114,6 +119,33 @@ def test_three_cards() -> None:
     ran = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert ran.stdout.endswith("right\n"), ran.stderr
     assert "registered at" not in ran.stderr, "torch's table of kernels"
+
+
+SMALL = """
+import torch
+from ktir.device import autoload
+autoload.register()
+held = []
+try:
+    while True:
+        held.append(torch.empty(1 << 17, dtype=torch.uint8, device="spyre:1"))
+except torch.OutOfMemoryError as error:
+    print(len(held), error)
+print([torch.spyre.memory_stats(card)["num_ooms"] for card in (0, 1)], torch.ones(1 << 17, device="spyre:0").sum().item())
+del held
+print(torch.spyre.memory_allocated(1), torch.ones(3, device="spyre:1").tolist())
+"""
+
+
+def test_one_card_out_of_memory() -> None:
+    sizes = {"AIU_WORLD_SIZE": "2", "FLEX_DEVICE": "MOCK", "FLEX_MOCK_DEVICE_MEMORY_SIZE": str(1 << 20)}
+    ran = subprocess.run([sys.executable, "-c", SMALL], env={**os.environ, **sizes}, capture_output=True, text=True, check=True)
+    said, others, after = ran.stdout.splitlines()
+    assert said == (
+        "8 Spyre out of memory. Tried to allocate 128.00 KiB. Card 1 has a total capacity of 1.00 MiB of which 0 bytes is free; the "
+        "largest free range has 0 bytes, and 1.00 MiB is allocated by PyTorch."
+    )
+    assert (others, after) == ("[0, 1] 131072.0", "0 [1.0, 1.0, 1.0]")
 
 
 @pytest.mark.parametrize(
