@@ -32,7 +32,8 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
 
 @dataclass(frozen=True)
 class GeneralizePass(Pass):
-    """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic.
+    """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic,
+    and what is concatenated is inserted into one tensor.
     Intrinsics that are no single instruction are written out. Reductions begin from what leaves their result as it is, such as 0: what
     their `outs` holds otherwise is combined with it by an op of its own.
 
@@ -55,11 +56,13 @@ class GeneralizePass(Pass):
         for function in planned(module):
             expand_statistics(function.operation)
             expand_intrinsics(function.operation)
-        for op in [op for f in planned(module) for op in operations(f) if _maps(op) is not None or _is_scalar_op_on_tensors(op)]:
+        for op in [op for f in planned(module) for op in operations(f) if _is_named(op) or _is_scalar_op_on_tensors(op)]:
             maps = _maps(op)
             with ir.InsertionPoint(op), op.location:
                 if maps is not None:
                     result = _generic(op, *maps)
+                elif is_a(op, tensor.ConcatOp):
+                    result = _concatenated(op)
                 else:
                     result = _filled(op) if is_a(op, arith.ConstantOp) else _elementwise(op)
             op.results[0].replace_all_uses_with(result)
@@ -101,6 +104,22 @@ def _adds_what_it_began_from(g: Generic) -> bool:
     readers = [use.owner.operation for use in g.op.results[0].uses]
     alone = [o.operation for r in readers if r.location == g.op.location and is_a(r, linalg.GenericOp) for o in r.regions[0].blocks[0]]
     return [op.name for op in alone] == [arith.AddFOp.OPERATION_NAME, linalg.YieldOp.OPERATION_NAME]
+
+
+def _is_named(op: ir.Operation) -> bool:
+    return _maps(op) is not None or is_a(op, tensor.ConcatOp)
+
+
+def _concatenated(op: ir.Operation) -> ir.Value:
+    """Tensors one after the other along a dim: each is inserted into one tensor."""
+    type_, dim = ir.RankedTensorType(op.results[0].type), ir.IntegerAttr(op.attributes["dim"]).value
+    whole: ir.Value = tensor.EmptyOp(list(type_.shape), type_.element_type).result
+    at = [0] * type_.rank
+    for part in op.operands:
+        size = list(ir.RankedTensorType(part.type).shape)
+        whole = tensor.InsertSliceOp(part, whole, [], [], [], list(at), size, [1] * type_.rank).result
+        at[dim] += size[dim]
+    return whole
 
 
 def _maps(op: ir.Operation) -> tuple[list[ir.AffineMap], list[str]] | None:

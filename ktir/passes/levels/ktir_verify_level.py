@@ -40,7 +40,7 @@ _PADDED = names(tensor.PadOp, tensor.YieldOp, tensor.ExpandShapeOp)
 _LOOPS = names(scf.ForOp, scf.YieldOp)
 _SLICES = names(tensor.ExtractSliceOp, tensor.InsertSliceOp)
 _INDIRECT = names(ktdp.ConstructIndirectAccessTileOp, ktdp.RegionTerminatorOp)
-_LOGICAL = names(tensor.CollapseShapeOp, *_INDIRECT, linalg.MatmulOp, linalg.BatchMatmulOp, linalg.TransposeOp,
+_LOGICAL = names(tensor.CollapseShapeOp, tensor.ConcatOp, *_INDIRECT, linalg.MatmulOp, linalg.BatchMatmulOp, linalg.TransposeOp,
                  linalg.BroadcastOp, kt.MaterializeOp, kt.ScanOp, kt.SortOp, kt.ScatterAddOp, kt.YieldOp)  # fmt: skip
 _SUMS = names(ktdp.InterTileProduceOp, ktdp.YieldPartialOp, ktdp.InterTileReduceOp, ktdp.YieldReducedOp)
 _EXCHANGE = names(ktdp.GetComputeTileIdOp, ktdp.InterTileProduceOp, ktdp.YieldPartialOp, ktdp.InterTileConsumeOp)

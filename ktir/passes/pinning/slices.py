@@ -9,8 +9,9 @@ from ktir.dialects import spyreop
 from ktir.mlir import arith, ir, math
 from ktir.passes.pinning.values.counted import Integers
 from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number, Value, chosen, compared, integer
+from ktir.passes.pinning.values.parts import position
 from ktir.passes.pinning.values.places import MOST_PIECES
-from ktir.passes.pinning.values.tensors import Loaded, Shared, position, whole_dims
+from ktir.passes.pinning.values.tensors import Loaded, Shared, whole_dims
 
 _KINDS: dict[str, type[ir.OpView]] = {
     "add": arith.AddFOp,

@@ -19,7 +19,8 @@ from ktir.passes.pinning.values.elements import (
     is_uniform,
 )
 from ktir.passes.pinning.values.narrowed import applied, literal
-from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, position, reduction, reshaped, side_by_side, whole_dims
+from ktir.passes.pinning.values.parts import inserted, part_of, position, together
+from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, reduction, reshaped, whole_dims
 
 Values = Mapping[ir.Value, Value]
 
@@ -40,6 +41,10 @@ def structured(op: ir.Operation, values: Values) -> Value | Undefined | None:
         return _reshaped(op, content(op.operands[0], values, op))
     if is_a(op, tensor.ConcatOp):
         return _concatenated(op, values)
+    if is_a(op, tensor.ExtractSliceOp):
+        return _sliced(op, values)
+    if is_a(op, tensor.InsertSliceOp):
+        return _inserted(op, values)
     if is_a(op, linalg.FillOp):
         return Value(_shape(op.results[0]), _of(op.operands[0], values, op).element)
     if is_a(op, linalg.BroadcastOp):
@@ -89,20 +94,40 @@ def _reshaped(op: ir.Operation, source: Value) -> Value:
 
 
 def _concatenated(op: ir.Operation, values: Values) -> Value:
-    """Tensors of one shape, one after the other along the outermost dim, whose last dim lies in the sticks."""
-    parts = [_of(v, values, op) for v in op.operands]
-    shape, dim = _shape(op.results[0]), ir.IntegerAttr(op.attributes["dim"]).value
-    stick = len(shape) - 1
-    rows = prod(parts[0].shape[:-1])
-    if any(p.shape != parts[0].shape for p in parts) or prod(shape[:dim]) != 1 or dim == stick or shape[stick] == 1 or rows % 2:
-        raise refused(
-            op,
-            "puts together something else than tensors of one shape with an even number of rows, along the outermost dim, "
-            "which is not pinned yet",
-        )
-    made = [pointwise(p, stick, op) for p in parts]
-    whole = side_by_side(made, parts[0].shape, shape, stick)
-    return Value(shape, Leaf(parts[0].type, Made(whole, shape, stick), tuple(range(len(shape)))))
+    """Tensors one after the other along a dim."""
+    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    return together([_of(v, values, op) for v in op.operands], dim, _shape(op.results[0]), op)
+
+
+def _box(op: ir.Operation) -> list[tuple[int, int]]:
+    """The first position and the extent of each dim of a slice. Raises Unsupported for one that is not known, and for steps."""
+    firsts, extents, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides"))
+    if any(n < 0 for n in (*firsts, *extents)) or any(n != 1 for n in steps):
+        raise refused(op, "has places that are no numbers, or steps, which is not pinned yet; the nearest supported form loads that part")
+    return list(zip(firsts, extents, strict=True))
+
+
+def _sliced(op: ir.Operation, values: Values) -> Value:
+    """A box of a tensor."""
+    found, box = _of(op.operands[0], values, op), _box(op)
+    for dim, (first, extent) in enumerate(box):
+        found = part_of(found, dim, first, extent, op)
+    return Value(_shape(op.results[0]), found.element.moved(_between(found.shape, _shape(op.results[0]))))
+
+
+def _inserted(op: ir.Operation, values: Values) -> Value:
+    """A tensor in a box of another one."""
+    box, new = _box(op), _of(op.operands[0], values, op)
+    extents = tuple(n for _, n in box)
+    return inserted(Value(extents, new.element.moved(_between(new.shape, extents))), _of(op.operands[1], values, op), box, op)
+
+
+def _between(shape: Sequence[int], other: Sequence[int]) -> dict[int, int | None]:
+    """The dim of another shape that each of these is, which differ in dims of one position; these are none of it then."""
+    if tuple(shape) == tuple(other):
+        return {d: d for d in range(len(shape))}
+    walked = zip([d for d, n in enumerate(shape) if n != 1], [d for d, n in enumerate(other) if n != 1], strict=True)
+    return dict.fromkeys(range(len(shape))) | dict(walked)
 
 
 def _joins(fine: Sequence[int], coarse: Sequence[int]) -> bool:

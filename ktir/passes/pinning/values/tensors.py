@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import Unsupported, refused
@@ -51,6 +52,8 @@ def physical_shape(shape: Sequence[int], stick: int | None) -> list[int]:
 class Loaded:
     """What the author loads from `place`; it is loaded at `anchor` in each form that somebody asks for."""
 
+    within: ClassVar[tuple[Element, ...]] = ()
+    """What it is made of by the same dims, where its form is that of these."""
     place: Place
     anchor: ir.Operation
     bounds: tuple[int, int] | None = None
@@ -98,6 +101,7 @@ class Loaded:
 class Joined:
     """What the author loads from several parts, which lie side by side along `dim`: each is loaded to its own rows, or sticks, of it."""
 
+    within: ClassVar[tuple[Element, ...]] = ()
     shape: tuple[int, ...]
     dim: int
     parts: list[tuple[int, Loaded]]
@@ -184,6 +188,8 @@ def own(value: ir.Value) -> ir.Value:
 class Made:
     """A tensor that exists in one form."""
 
+    within: ClassVar[tuple[Element, ...]] = ()
+    in_rows: ClassVar[tuple[int, ...]] = ()
     value: ir.Value
     shape: tuple[int, ...]
     stick: int | None
@@ -199,26 +205,21 @@ class Made:
         row = ir.RankedTensorType.get(shape, type_.element_type)  # a row that a loop updates has a second one beside it
         return tensor.ExtractSliceOp(row, self.value, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
 
-    def at(self, dim: int, at: int) -> Made | None:
-        """One position of the outermost dim of the rows, at the insertion point; None of another dim, and of an odd number of rows."""
-        type_, rows = ir.RankedTensorType(self.value.type), rows_of(self.shape, self.stick)
-        shape = tuple(1 if d == dim else n for d, n in enumerate(self.shape))
-        inner = prod(shape[d] for d in rows)
-        if not rows or rows[0] != dim or even(inner) != inner:
-            return None
-        sizes = [type_.shape[0], inner, LANES]
-        part = ir.RankedTensorType.get(sizes, type_.element_type)
-        return Made(tensor.ExtractSliceOp(part, self.value, [], [], [], [0, at * inner, 0], sizes, [1, 1, 1]).result, shape, self.stick)
-
 
 @dataclass(eq=False)
 class Shared:
     """A value that several ops read: it is computed once, at `anchor`, in each form that somebody asks for."""
 
+    in_rows: ClassVar[tuple[int, ...]] = ()
     value: Value
     anchor: ir.Operation
     op: ir.Operation
     forms: dict[int | None, Made] = field(default_factory=dict)
+
+    @property
+    def within(self) -> tuple[Element, ...]:
+        """What it is made of, by the same dims."""
+        return (self.value.element,)
 
     def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
         if stick not in self.forms:
@@ -232,6 +233,7 @@ class Reshaped:
     """A value with other dims: its rows follow each other as they did, so nothing moves where one dim that both have lies in the sticks, or
     none. It is computed at `anchor`, in each form that somebody asks for."""
 
+    within: ClassVar[tuple[Element, ...]] = ()
     value: Value
     shape: tuple[int, ...]
     anchor: ir.Operation
@@ -286,42 +288,21 @@ def common_dims(
     return list(values), shapes.pop() if shapes else shape
 
 
-def position(element: Element, dim: int, at: int, op: ir.Operation) -> Element:
-    """The tree at one position of a dim. Raises Unsupported where that is not loaded."""
-    if isinstance(element, Apply):
-        return Apply(element.type, element.op, tuple(position(o, dim, at, op) for o in element.operands))
-    if isinstance(element, Number | Below) or dim not in element.walk:
-        return element
-    source = element.source
-    if isinstance(source, Shared):
-        return position(source.value.element.moved(dict(enumerate(element.walk))), dim, at, op)
-    if isinstance(source, Made) and (rows := source.at(element.walk.index(dim), at)) is not None:
-        return Leaf(element.type, rows, tuple(None if d == dim else d for d in element.walk))
-    if not isinstance(source, Loaded):
-        raise refused(op, "takes elements one after the other of what is computed, which is not pinned yet")
-    own = element.walk.index(dim)
-    with ir.InsertionPoint(source.anchor), source.anchor.location:
-        place = source.place.narrowed(own, at, 1)
-    walk = tuple(None if k == own else d for k, d in enumerate(element.walk))
-    return Leaf(element.type, Loaded(place, source.anchor, source.bounds), walk)
-
-
 def fixed(element: Element) -> Iterator[Leaf]:
     """The leaves of a tree whose form is given, by the dims of the tree's value."""
     for leaf in element.leaves():
         if isinstance(leaf.source, Made):
             yield leaf
-        elif isinstance(leaf.source, Shared):
-            yield from fixed(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
+        for inner in leaf.source.within:
+            yield from fixed(inner.moved(dict(enumerate(leaf.walk))))
 
 
 def _in_rows(element: Element) -> Iterator[int | None]:
     """The dims of a tree's value that cannot lie in the sticks of what it loads."""
     for leaf in element.leaves():
-        if isinstance(leaf.source, Shared):
-            yield from _in_rows(leaf.source.value.element.moved(dict(enumerate(leaf.walk))))
-        elif not isinstance(leaf.source, Made):
-            yield from (leaf.walk[d] for d in leaf.source.in_rows)
+        yield from (leaf.walk[d] for d in leaf.source.in_rows)
+        for inner in leaf.source.within:
+            yield from _in_rows(inner.moved(dict(enumerate(leaf.walk))))
 
 
 def choose_stick(value: Value, wanted: int | None) -> int | None:

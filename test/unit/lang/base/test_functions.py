@@ -118,15 +118,11 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-NOT_ON_THE_CHIP = {("chip", None): ["stack"], ("chip", 1): ["stack", "expand_dims", "squeeze", "outer"]}
-"""They concatenate, or cut tiles that were loaded."""
-
-
 @pytest.mark.parametrize(("on", "grid"), ENGINES)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_functions_of_tiles(dtype: Any, on: Any, grid: Any) -> None:
     x = rng.standard_normal((4, 64)).astype(dtype)
-    names = [n for n in WHOLE if n not in NOT_ON_THE_CHIP.get((on, grid), ())]
+    names = list(WHOLE)
 
     def body(x, z):
         for row, name in enumerate(names):
