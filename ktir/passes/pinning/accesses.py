@@ -9,7 +9,9 @@ from ktir.analysis.scalars.sets import tile_boxes
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir, is_a, tensor
+from ktir.passes.flat.integers.intervals import all_of, width_of
 from ktir.passes.pinning.values.elements import Leaf, Value
+from ktir.passes.pinning.values.narrowed import from_memory, in_memory
 from ktir.passes.pinning.values.places import MOST_PIECES, Place, is_cut, placed
 from ktir.passes.pinning.values.tensors import (
     Joined,
@@ -28,20 +30,33 @@ Places = Sequence[tuple[Place, Window]]
 
 def loaded(op: ir.Operation, places: Places) -> Value:
     """What a load gives. Raises Unsupported for parts that are not side by side along one dim."""
+    found, own = _loaded(op, places), ir.RankedTensorType(op.results[0].type).element_type
+    return Value(found.shape, from_memory(found.element, own))
+
+
+def _loaded(op: ir.Operation, places: Places) -> Value:
     if len(places) > 1:
         places = list({window: (place, window) for place, window in reversed(places)}.values())  # a replica is as good as another
     if len(places) == 1 and _is_whole(*places[0]):
         place = places[0][0]
-        return Value(place.shape, Leaf(place.element, Loaded(place, place_here()), tuple(range(len(place.shape)))))
+        return Value(place.shape, Leaf(place.element, Loaded(place, place_here(), _bounds(op)), tuple(range(len(place.shape)))))
     shape, dim, firsts = _side_by_side(op, places)
     anchor = place_here()
-    parts = [(first, Loaded(place, anchor)) for first, (place, _) in zip(firsts, places, strict=True)]
+    parts = [(first, Loaded(place, anchor, _bounds(op))) for first, (place, _) in zip(firsts, places, strict=True)]
     joined = Joined(shape, dim, sorted(parts, key=lambda p: p[0]), anchor)
     return Value(shape, Leaf(places[0][0].element, joined, tuple(range(len(shape)))))
 
 
+def _bounds(op: ir.Operation) -> tuple[int, int] | None:
+    """What integers a load may give, where they are narrower than the device's."""
+    type_ = ir.RankedTensorType(op.results[0].type).element_type
+    found = all_of(type_)
+    return (int(found.low), int(found.high)) if 1 < (width_of(type_) or 32) < 32 else None
+
+
 def stored(op: ir.Operation, value: Value, places: Places) -> None:
     """Write a value where its tile lies; to each replica of a part."""
+    value = Value(value.shape, in_memory(value.element))
     windows = {window for _, window in places}
     alone = len(windows) == 1 and _is_whole(places[0][0], *windows)
     shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if alone else _side_by_side(op, places)

@@ -11,6 +11,7 @@ from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktir as kt
 from ktir.mlir import func, i32_type, ir
 from ktir.passes.flat.integers.intervals import I32
+from ktir.passes.pinning.values.places import held
 from ktir.target import FORMATS, LANES
 
 NEW = "__pinned"
@@ -22,7 +23,7 @@ INTEGERS = "ktir.integers"
 def check_memory(found: list[Parameter], entry: func.FuncOp) -> None:
     """Raise Unsupported for buffers that the device cannot hold."""
     for p in found:
-        if p.is_buffer and (p.shape is None or (p.element not in FORMATS and not _is_wide(p))):
+        if p.is_buffer and (p.shape is None or str(_held(p)) not in FORMATS):
             what = f"its elements are {p.element}, not {', '.join(FORMATS)}"
             if p.shape is None:
                 what = "its views do not tell its size"
@@ -78,7 +79,7 @@ def _place_of(p: Parameter, entry: func.FuncOp) -> ir.Location:
 
 def _held(p: Parameter) -> ir.Type:
     """The elements of memory on the device."""
-    return i32_type() if _is_wide(p) else ir.Type.parse(p.element)
+    return held(ir.Type.parse(p.element))
 
 
 def host_type(p: Parameter) -> ir.Type:

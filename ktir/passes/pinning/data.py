@@ -15,7 +15,7 @@ from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.computed import ComputedPlace, Scope
 from ktir.passes.pinning.values.counted import Integers
-from ktir.passes.pinning.values.elements import Element, Number, Value, chosen, compared, integer
+from ktir.passes.pinning.values.elements import Element, Value, chosen, compared, integer
 from ktir.passes.pinning.values.views import View
 
 
@@ -74,8 +74,6 @@ def _note(writer: Writer, value: ir.Value, op: ir.Operation) -> None:
         return
     if str(value.type) == "i1":
         found = compared(arith.CmpIPredicate.ne, found, integer(0))
-    elif isinstance(found, Number) and isinstance(value.type, ir.IntegerType) and value.type.width < 32:
-        found = Number(value.type, ir.IntegerAttr.get(value.type, found.value.value))
     writer.values[value] = Value((), found)
 
 

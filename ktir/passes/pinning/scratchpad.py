@@ -15,6 +15,7 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import elementwise, index_sum
 from ktir.mlir import func, integer_attribute, ir, is_a, operations, tensor
+from ktir.passes.flat.integers.intervals import width_of
 from ktir.passes.pinning.values.elements import Apply, Leaf, Value
 from ktir.passes.pinning.values.places import Place, Row, even, sticks, times
 from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
@@ -97,6 +98,10 @@ class AuthorScratchpad:
     def _tile(self, op: ir.Operation, place: Place) -> tuple[int | None, ir.Value]:
         """Which dim lies in the sticks, and the access tile. Raises Unsupported for what is not whole sticks of an even number of rows."""
         view, bytes_ = place.view.operation, element_bytes(place.element)
+        if (width_of(place.view.element) or 32) < 32:
+            raise refused(
+                view, f"keeps {place.view.element} in the scratchpad, where the device has 32 bits; the nearest supported form is i32"
+            )
         stick = next((d for d, dim in enumerate(place.dims) if dim.stride == 1 and dim.extent != 1), None)
         if stick is None and prod(place.shape) != 1:
             raise refused(view, "expects tiles of the scratchpad whose elements are side by side, others are not pinned yet")

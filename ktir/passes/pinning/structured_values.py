@@ -7,7 +7,8 @@ from math import prod
 
 from ktir.diagnostics import refused
 from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
-from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
+from ktir.passes.flat.integers.intervals import I32, width_of
 from ktir.passes.pinning.matmuls.contraction import contraction
 from ktir.passes.pinning.values.elements import (
     Apply,
@@ -18,7 +19,7 @@ from ktir.passes.pinning.values.elements import (
     content,
     is_uniform,
 )
-from ktir.passes.pinning.values.narrowed import applied, literal
+from ktir.passes.pinning.values.narrowed import applied, held_as, interval, is_wide, literal, wrapped
 from ktir.passes.pinning.values.parts import inserted, part_of, position, together
 from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, reduction, reshaped, whole_dims
 
@@ -167,7 +168,7 @@ def _folded(op: ir.Operation, source: Value, dims: Sequence[int], kept: Mapping[
     if len(walked) > 1 or count > _MOST_FOLDED:
         what = f"{count} elements of several dims" if len(walked) > 1 else f"{count} elements, more than {_MOST_FOLDED}"
         raise refused(op, f"combines {what}, with none of {', '.join(COMBINERS)}")
-    type_, shape = ir.RankedTensorType(op.results[0].type).element_type, _shape(op.results[0])
+    type_, shape = held_as(ir.RankedTensorType(op.results[0].type).element_type), _shape(op.results[0])
     total = _of(given, values, op).element
     (yielded,) = list(block.operations)[-1].operands
     for k in range(count):
@@ -185,7 +186,8 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
         raise refused(op, "reduces several dims at once, which is not pinned yet; the nearest supported form reduces one after the other")
     (dim,) = walked
     result = op.results[0]
-    type_ = ir.RankedTensorType(result.type).element_type
+    own = ir.RankedTensorType(result.type).element_type
+    type_ = i32_type() if _fits(source, source.shape[dim], combine) else held_as(own)
     made = reduction(source, dim, combine, type_, op)
     over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
     walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
@@ -199,8 +201,17 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
                 f"starts '{combine.name}' from values that may be NaN, which is not pinned yet; the nearest supported form "
                 "starts from a number and combines the result",
             )
-        total = Apply(type_, combine, (init, total))
-    return Value(_shape(result), total)
+        total = applied(own, combine, (init, total)) if is_wide(own) else Apply(type_, combine, (init, total))
+    return Value(_shape(result), wrapped(total, width_of(own) or 32) if held_as(own) != own else total)
+
+
+def _fits(source: Value, count: int, combine: ir.Operation) -> bool:
+    """Whether what integers of 64 bits come to is known to fit into 32."""
+    if not is_wide(combine.results[0].type):
+        return False
+    each = interval(source.element)
+    most = max(abs(each.low), abs(each.high)) * (count if is_a(combine, arith.AddIOp) else 1)
+    return most <= I32.high and is_a(combine, arith.AddIOp, arith.MaxSIOp, arith.MinSIOp)
 
 
 def _is_identity(init: Element, combine: ir.Operation) -> bool:

@@ -14,12 +14,12 @@ from ktir.dialects.structured import Generic, constant, element_of
 from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, math, names, operations, tensor
 from ktir.target import is_byte
 
-_WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
+WRAPS = names(arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.ShLIOp, arith.DivSIOp, arith.FloorDivSIOp, arith.CeilDivSIOp,
                math.AbsIOp, arith.FPToSIOp, arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp)  # fmt: skip
 """Ops whose results in 32 bits may be beyond a narrower type."""
-_BARE = names(arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp, arith.UIToFPOp)
+BARE = names(arith.ShRUIOp, arith.DivUIOp, arith.RemUIOp, arith.CeilDivUIOp, arith.UIToFPOp)
 """Ops that take the bits of their operands as numbers without sign; comparisons and extremes order sign-extended numbers the same way."""
-_OF_WIDTH = names(arith.BitcastOp, arith.FPToUIOp, math.CountLeadingZerosOp, math.CtPopOp, math.CountTrailingZerosOp,
+OF_WIDTH = names(arith.BitcastOp, arith.FPToUIOp, math.CountLeadingZerosOp, math.CtPopOp, math.CountTrailingZerosOp,
                    arith.MulUIExtendedOp, arith.MulSIExtendedOp, arith.AddUIExtendedOp)  # fmt: skip
 """Ops whose results in 32 bits are not those in another width."""
 _INDEX = 64
@@ -126,7 +126,7 @@ class _Body:
             self._own(value)
         for op in self.ops:
             widths = [w for v in (*op.operands, *op.results) if (w := self.widths.get(v)) not in (None, 1, 32)]
-            if widths and op.name in _OF_WIDTH:
+            if widths and op.name in OF_WIDTH:
                 raise refuse(op, f"computes on i{widths[0]}, which the device holds in 32 bits; the nearest supported form is on i32")
         for value in [v for v in self.widths if isinstance(v.owner, ir.Block)]:
             if self.widths[value] == 1:
@@ -165,7 +165,7 @@ class _Body:
         if op.name in (*SIGNED_CASTS, *UNSIGNED_CASTS):
             self._cast(op, width or 0)
             return
-        if op.name in _BARE:
+        if op.name in BARE:
             self._bare(op)
         if width in (None, 1):
             return
@@ -173,7 +173,7 @@ class _Body:
             _narrow_constant(op)
         else:
             op.results[0].set_type(i32_type())
-            if width < 32 and op.name in _WRAPS:
+            if width < 32 and op.name in WRAPS:
                 with ir.InsertionPoint.after(op), op.location:
                     new, reader = self._signed(op.results[0], width)
                 op.results[0].replace_all_uses_except(new, reader)

@@ -1,4 +1,5 @@
-"""Integers of an author in the 32 bits of the device: ops on indices and on i64, where what they give is known to fit."""
+"""Integers of an author in the 32 bits of the device: narrower ones wrap around in their own width, ops on indices and on i64 are taken
+where what they give is known to fit."""
 
 from __future__ import annotations
 
@@ -7,11 +8,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from ktir.diagnostics import refused
+from ktir.dialects.op_facts import SIGNED_CASTS, UNSIGNED_CASTS
 from ktir.mlir import arith, i32_type, ir, is_a, names
+from ktir.passes.flat.integers.integers import BARE, OF_WIDTH, WRAPS
 from ktir.passes.flat.integers.intervals import FLAG, I32, RING, SIGNED, UNSIGNED, Interval, all_of, bounded, join, unsigned, width_of
-from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number
+from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number, chosen, combined, compared, integer
 
 _CASTS = names(arith.IndexCastOp, arith.IndexCastUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+
+
+def held_as(type_: ir.Type) -> ir.Type:
+    """What an element is on the device: a narrower integer has 32 bits, but a truth value is one. Of a wider one the values decide."""
+    return i32_type() if _is_small(type_) else type_
+
+
+def in_memory(element: Element) -> Element:
+    """What is stored: of a truth value 0 or 1."""
+    return chosen(element, integer(1), integer(0)) if str(element.type) == "i1" else element
+
+
+def from_memory(element: Element, type_: ir.Type) -> Element:
+    """What is loaded as a type of the author's."""
+    return compared(arith.CmpIPredicate.ne, element, integer(0)) if str(type_) == "i1" else element
+
+
+def _is_small(type_: ir.Type) -> bool:
+    return 1 < (width_of(type_) or 0) < 32
 
 
 def is_wide(type_: ir.Type) -> bool:
@@ -28,14 +50,47 @@ def applied(type_: ir.Type, op: ir.Operation, operands: tuple[Element, ...]) -> 
         if str(type_) == f"f{width}" and number == number:  # an attribute does not keep which NaN it is
             return Number(type_, ir.FloatAttr.get(type_, number))
     types = [_scalar(v.type) for v in op.operands]
+    if _is_small(type_) or any(map(_is_small, types)):
+        return _of_small(type_, types, op, operands)
     if is_wide(type_) or any(map(is_wide, types)):
         return _narrowed(type_, types, op, operands)
     return Apply(type_, op, operands)
 
 
+def _of_small(result: ir.Type, types: Sequence[ir.Type], op: ir.Operation, operands: tuple[Element, ...]) -> Element:
+    """What an op gives that has to do with integers of less than 32 bits, which are held with their sign."""
+    widths, width = [width_of(t) or 32 for t in types], width_of(result) or 32
+    if op.name in OF_WIDTH:
+        raise refused(op, f"computes on i{min(*widths, width)}, which the device holds in 32 bits; the nearest supported form is on i32")
+    if op.name in (*SIGNED_CASTS, *UNSIGNED_CASTS):
+        (value,), (before,), unsigned = operands, widths, op.name in UNSIGNED_CASTS
+        if before == 1:
+            return Apply(i32_type(), Kind((arith.ExtUIOp if unsigned else arith.ExtSIOp).OPERATION_NAME, {}, op.location), operands)
+        if width == 1:
+            return compared(arith.CmpIPredicate.ne, combined(arith.AndIOp, value, integer(1)), integer(0))
+        if before < 32 and unsigned:
+            return _bare(value, before)
+        return wrapped(value, width) if width < min(before, 32) else value
+    if op.name in BARE:
+        operands = tuple(_bare(v, w) if 1 < w < 32 else v for v, w in zip(operands, widths, strict=True))
+    found = Apply(held_as(result), op, operands)
+    return wrapped(found, width) if op.name in WRAPS else found
+
+
+def wrapped(element: Element, width: int) -> Element:
+    """The low bits as a signed number; all of 32 and of one."""
+    count = integer(32 - width)
+    return element if width in (1, 32) else combined(arith.ShRSIOp, combined(arith.ShLIOp, element, count), count)
+
+
+def _bare(element: Element, width: int) -> Element:
+    """The low bits as a number without sign."""
+    return combined(arith.AndIOp, element, integer((1 << width) - 1))
+
+
 def literal(type_: ir.Type, value: ir.Attribute, op: ir.Operation) -> Number:
     """A number of the text. Raises Unsupported, which names `op`."""
-    if not is_wide(type_):
+    if not (_is_small(type_) or is_wide(type_)):
         return Number(type_, value)
     held = ir.IntegerAttr(value).value
     if not I32.low <= held <= I32.high:

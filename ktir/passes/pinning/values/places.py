@@ -51,8 +51,8 @@ def even(rows: int) -> int:
 
 
 def held(element: ir.Type) -> ir.Type:
-    """What the device has of an element type of the author's: i64 in 32 bits, where a launch checks that they fit."""
-    return i32_type() if isinstance(element, ir.IntegerType) and element.width == 64 else element
+    """What the device has of an element type of the author's: integers in 32 bits, of i64 where a launch checks that they fit."""
+    return i32_type() if isinstance(element, ir.IntegerType) else element
 
 
 def sticks(extent: int) -> int:
