@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ktir import config
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, put_numbers, set_arguments
 from ktir.analysis.interface.parameters import Parameter, argument_names, functions, parameters, roots
 from ktir.assembly import parse_module, print_module
@@ -135,13 +136,27 @@ class OfLanguage:
 
     def text(self, given: Given, known: Mapping[str, Any]) -> tuple[str, str]:
         arrays = {n: _stand_in(t) if isinstance(t, Tensor) else t for n, t in given.items()}
-        return self.kernel.traced(**arrays, **known).text, self.kernel.function.__code__.co_filename
+        return self._kernel().traced(**arrays, **known).text, self.kernel.function.__code__.co_filename
+
+    def _kernel(self) -> Kernel:
+        return self.kernel
 
     def state(self) -> Hashable:
         return outside(self.kernel.function)
 
     def identity(self) -> str:
         return repr((self.kernel.grid, _written(self.kernel.function), _written(self.state())))
+
+
+@dataclass(frozen=True)
+class OnEachCore(OfLanguage):
+    """A kernel of the language with a tile for each core that work is divided over."""
+
+    def _kernel(self) -> Kernel:
+        return self.kernel[config.current().cores]
+
+    def state(self) -> Hashable:
+        return super().state(), config.current().cores
 
 
 @dataclass(frozen=True)
@@ -175,6 +190,8 @@ def _written(value: Any) -> Any:
 
 def source_of(kernel: Any) -> Source:
     """A kernel of the language, or the file of that path, as what operators are made of."""
+    if isinstance(kernel, OfLanguage):
+        return kernel
     if isinstance(kernel, Kernel):
         return OfLanguage(kernel)
     if not isinstance(kernel, str | PathLike):

@@ -102,8 +102,9 @@ def faults(f: ir.Operation, module: ir.Operation, level: Level | None) -> Iterat
     """What is wrong with the arguments of a function, each at its place."""
     named: dict[str, int] = {}
     arguments = dictionaries(f, "arg_attrs")
+    hosts = module.attributes.get("ktir.hosts") if not _is_private(f) else None  # views of a private function are of what it is given
     for i, given in enumerate(arguments):
-        yield from faults_of([f], lambda _, i=i, given=given: _argument(i, given, module), lambda i=i: place(f, i))
+        yield from faults_of([f], lambda _, i=i, given=given: _argument(i, given, hosts), lambda i=i: place(f, i))
         if "ktir.name" in given:
             name = ir.StringAttr(given["ktir.name"]).value
             other = named.setdefault(name, i)
@@ -120,7 +121,11 @@ def _one_tensor(a: ir.DictAttr, b: ir.DictAttr, level: Level | None) -> bool:
     return any("ktir.host" not in x for x in (a, b)) or kt.HostViewAttr(a["ktir.host"]).arg == kt.HostViewAttr(b["ktir.host"]).arg
 
 
-def _argument(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
+def _is_private(f: ir.Operation) -> bool:
+    return "sym_visibility" in f.attributes and ir.StringAttr(f.attributes["sym_visibility"]).value == "private"
+
+
+def _argument(i: int, given: ir.DictAttr, hosts: ir.Attribute | None) -> None:
     if "ktir.layout" in given and (fault := kinds.layout_fault(given["ktir.layout"])):
         raise Broken(f"expects 'ktir.layout' of argument #{i} to have {fault}")
     if "ktir.strides" in given:
@@ -130,10 +135,10 @@ def _argument(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
             wanted = "'ktir.type', whose strides it gives" if rank is None else f"one stride per dim of its 'ktir.type', {rank}"
             raise Broken(f"expects argument #{i} with 'ktir.strides' to have {wanted}, but got {strides}")
     if "ktir.host" in given:
-        _host(i, given, module)
+        _host(i, given, hosts)
 
 
-def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
+def _host(i: int, given: ir.DictAttr, hosts: ir.Attribute | None) -> None:
     host = kt.HostViewAttr(given["ktir.host"])
     role = ir.StringAttr(given["ktir.role"]).value if "ktir.role" in given else Role.INPUT
     if role not in HOST_ROLES:
@@ -143,7 +148,6 @@ def _host(i: int, given: ir.DictAttr, module: ir.Operation) -> None:
         if prod(host.size) != prod(size):
             sizes = f"as many elements as its layout of size {size}, but got {list(host.size)}"
             raise Broken(f"expects the host view of argument #{i} to have {sizes}")
-    hosts = module.attributes.get("ktir.hosts")
     if hosts is not None and host.arg >= (count := len(ir.ArrayAttr(hosts))):
         raise Broken(f"expects the host view of argument #{i} to be of one of the {count} tensors in 'ktir.hosts', but got {host.arg}")
     if hosts is not None and "ktir.layout" in given:

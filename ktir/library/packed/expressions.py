@@ -26,11 +26,16 @@ class Leaf:
     dims: tuple[Digits, ...]
     first: int = 0
     kind: str = "element"
-    """`word`: an integer, of which bits will be taken, `weight`: four of them."""
+    """`word`: an integer, of which bits will be taken; `shifted`: such with others in the lowest bits; `lifted`: of a byte, the lower four
+    in place of the upper ones; `weight`: four of them; `signed`: four with a sign."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(extent(d) for d in self.dims)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
 
     def places(self, dim: int) -> NDArray[np.int64]:
         """How far from the first one each position along a dim lies."""

@@ -12,17 +12,18 @@ import numpy as np
 import torch
 
 from ktir import lang
+from ktir.library.kernels import OnEachCore
 from ktir.library.operators import operator
-from ktir.target import LANES, PRESETS
 
 WORD = 8
 """Weights of a word: the first one in the lowest bits."""
-CORES = PRESETS["datasheet"].cores
+WEIGHTS = {torch.int32: WORD, torch.uint8: 2, torch.int8: 2}
+"""Weights of an element of what they are packed in."""
 _STEPS = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
 def dequantized(weights: Any, steps: str, tables: tuple[Any, ...]) -> Any:
-    """What is made of weights 0 to 15. Steps, as in "to:float16 sub:8 mul:@0", are conversions, and operations with a number or a row of a
+    """What is made of weights. Steps, as in "to:float16 sub:8 mul:@0", are conversions, and operations with a number or a row of a
     table."""
     for step in steps.split():
         name, operand = step.split(":")
@@ -42,71 +43,85 @@ def _dtype(name: str) -> Any:
     return bfloat16()
 
 
-def _product(x: Any, words: Any, tables: tuple[Any, ...], y: Any, rows: int, wide: int, steps: str) -> None:
-    """The sums y[M, N] in float32 of x [steps, blocks, M, 64] times the weights in words [K / 8, N].
+def _weights(word: Any, place: int, signed: bool) -> Any:
+    """Those of one place, from 0 to 15, or from -8 to 7."""
+    if signed:
+        last = 4 * (WORD - 1)
+        return (word << last - 4 * place if place < WORD - 1 else word) >> last
+    return (word >> 4 * place if place else word) & 15
 
-    A step has `rows` rows of words for each of its groups, which share a row of each table, or all share one. Blocks have the groups one
-    after the other, in each the places of a word, and in these its rows.
+
+@lang.kernel
+def product(
+    x: Any,
+    words: Any,
+    table: Any,
+    other: Any,
+    y: Any,
+    *,
+    parts: int,
+    spread: int,
+    rows: int,
+    shared: int,
+    wide: int,
+    steps: str,
+    signed: bool,
+    after: bool,
+) -> None:
+    """The sums y[parts, spread, M, C] of x[steps, blocks, M, L] times the weights in words[R, C], where K is cut in so many parts.
+
+    spread: 1 where the places of a word are rows of the second operand; 8 where they are columns, each place some of its own. Tables are
+    [groups, spread, C]. In a step one load after the other takes `rows` rows of words; `shared` loads have a row of each table in common,
+    or all loads have one. Blocks have the loads one after the other, in each the places of a word that are rows, and in these its rows.
+    after: the first table is a factor of the sums of a group, which is a step. L is 64, or fewer where groups are smaller.
     """
-    each, blocks, m, _ = x.shape
-    groups = blocks * LANES // (WORD * rows)
-    for columns in lang.blocks(y.shape[1], wide):
-        sums = lang.zeros((m, wide))
-        for step in lang.range(each):
-            parts = []
-            for group in range(groups):
-                first = (step * groups + group) * rows
+    each, blocks, m, lanes = x.shape
+    along, fill = WORD // spread, lanes // rows
+    loads = blocks * lanes // (along * rows)
+    for part, columns in lang.blocks((parts, y.shape[3]), (1, wide)):
+        sums = [lang.zeros((m, wide)) for _ in range(spread)]
+        for number in lang.range(each // parts):
+            step = part.start * (each // parts) + number if parts > 1 else number
+
+            def row_of(t: Any, load: int, s: int, step: Any = step, columns: Any = columns) -> Any:
+                return t[0 if t.shape[0] == 1 else step * (loads // shared) + load // shared, s, columns]
+
+            pieces: list[list[Any]] = [[] for _ in range(spread)]
+            for load in range(loads):
+                first = (step * loads + load) * rows
                 word = words[first : first + rows, columns]
-                own = tuple(t[0 if t.shape[0] == 1 else step * groups + group, columns] for t in tables)
-                parts += [dequantized((word >> 4 * place) & 15, steps, own) for place in range(WORD)]
-            fill = LANES // rows
-            for block in range(blocks):
-                weights = np.concatenate(parts[block * fill : (block + 1) * fill])
-                sums[...] = lang.dot(x[step, block], weights, sums[...])
-        y[:, columns] = sums[...]
+                for place in range(WORD):
+                    s = place if spread > 1 else 0
+                    own = tuple(row_of(t, load, s) for k, t in enumerate((table, other)) if f"@{k}" in steps)
+                    pieces[s].append(dequantized(_weights(word, place, signed), steps, own))
+            for s in range(spread):
+                found = lang.zeros((m, wide))[...]
+                for block in range(blocks):
+                    piece = np.concatenate(pieces[s][block * fill : (block + 1) * fill]) if fill > 1 else pieces[s][block]
+                    if after:
+                        found = lang.dot(x[step, block], piece, found)
+                    else:
+                        sums[s][...] = lang.dot(x[step, block], piece, sums[s][...])
+                if after:
+                    sums[s][...] = sums[s][...] + found * row_of(table, 0, s)
+        for s in range(spread):
+            y[part, s, :, columns] = sums[s][...].astype(y.dtype)
 
 
-@lang.kernel
-def plain(x: Any, words: Any, y: Any, *, rows: int, wide: int, steps: str) -> None:
-    """Without tables."""
-    _product(x, words, (), y, rows, wide, steps)
-
-
-@lang.kernel
-def scaled(x: Any, words: Any, table: Any, y: Any, *, rows: int, wide: int, steps: str) -> None:
-    """With one table."""
-    _product(x, words, (table,), y, rows, wide, steps)
-
-
-@lang.kernel
-def shifted(x: Any, words: Any, table: Any, other: Any, y: Any, *, rows: int, wide: int, steps: str) -> None:
-    """With two tables."""
-    _product(x, words, (table, other), y, rows, wide, steps)
-
-
-def _result(x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(x.shape[2], words.shape[1], dtype=torch.float32)
-
-
-@operator("ktir::int4_plain", plain[CORES])
-def int4_plain(x: torch.Tensor, words: torch.Tensor, rows: int, wide: int, steps: str) -> torch.Tensor:
-    """The product with weights that no table has a part in."""
-    return _result(x, words)
-
-
-@operator("ktir::int4_scaled", scaled[CORES])
-def int4_scaled(x: torch.Tensor, words: torch.Tensor, table: torch.Tensor, rows: int, wide: int, steps: str) -> torch.Tensor:
-    """The product with weights of one table [groups, N]."""
-    return _result(x, words)
-
-
-@operator("ktir::int4_shifted", shifted[CORES])
-def int4_shifted(
-    x: torch.Tensor, words: torch.Tensor, table: torch.Tensor, other: torch.Tensor, rows: int, wide: int, steps: str
+@operator("ktir::int4_product", OnEachCore(product))
+def int4_product(
+    x: torch.Tensor,
+    words: torch.Tensor,
+    table: torch.Tensor,
+    other: torch.Tensor,
+    parts: int,
+    spread: int,
+    rows: int,
+    shared: int,
+    wide: int,
+    steps: str,
+    signed: bool,
+    after: bool,
 ) -> torch.Tensor:
-    """The product with weights of two tables [groups, N]."""
-    return _result(x, words)
-
-
-PRODUCTS = (int4_plain, int4_scaled, int4_shifted)
-"""By the number of tables."""
+    """The product. A table that has no part in it has no elements. In one part it has the type of x, else float32."""
+    return x.new_empty(parts, spread, x.shape[2], words.shape[1], dtype=x.dtype if parts == spread == 1 else torch.float32)

@@ -12,7 +12,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ktir.library.packed.expressions import Expression, Leaf, Step, broadcast, joined, moved, reshaped, shape_of, whole
-from ktir.library.packed.kernels import WORD
+from ktir.library.packed.kernels import WEIGHTS
 
 aten = torch.ops.aten
 _BITS = 4
@@ -22,6 +22,7 @@ _STEPS = {aten.add.Tensor: "add", aten.sub.Tensor: "sub", aten.mul.Tensor: "mul"
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _SMALL = 100
 """What may be added to weights below 16 in any integer type that has a sign."""
+_BYTES = (torch.uint8, torch.int8)
 
 
 class Reader:
@@ -72,57 +73,71 @@ class Reader:
     def _cat(self, node: fx.Node) -> Expression | None:
         parts = [self.read(n) for n in _args(node)[0]]
         dim = _args(node)[1] if len(_args(node)) > 1 else 0
-        leaves = [p for p in parts if isinstance(p, Leaf) and p.kind == "weight"]
+        leaves = [p for p in parts if isinstance(p, Leaf) and p.kind in ("weight", "signed")]
         return joined(leaves, dim % len(leaves[0].dims)) if len(leaves) == len(parts) else None
 
     # Bits
 
     def _shift(self, node: fx.Node) -> Expression | None:
-        """Words of which others are the lowest bits."""
+        """Words of which others are the lowest bits; the highest ones are weights, of a type with a sign such with a sign."""
         by = _args(node)[1]
         if isinstance(by, fx.Node):
             return self._shift_by_tensor(node, by)
         word = self._word(_args(node)[0])
-        if word is None or by % _BITS or not 0 <= by < _BITS * WORD:
+        parts = 0 if word is None else _parts(word)
+        if word is None or word.kind == "shifted" or by % _BITS or not 0 <= by < _BITS * parts:
             return None
-        return replace(word, first=word.first + by // _BITS)
+        first = by // _BITS
+        if word.kind == "lifted":  # the lowest weight was moved to the highest bits, and comes back
+            return replace(word, kind="signed") if first == parts - 1 else None
+        kind = ("weight" if word.node.meta["val"].dtype == torch.uint8 else "signed") if first == parts - 1 else "shifted"
+        return replace(word, first=word.first + first, kind=kind)
+
+    def _lift(self, node: fx.Node) -> Expression | None:
+        """Words of which the lowest weight is moved to the highest bits: of bytes with a sign, which it then has."""
+        word = self._word(_args(node)[0])
+        known = word is not None and word.kind == "word" and self.dtype_of(node) == torch.int8 and _args(node)[1] == _BITS
+        return replace(word, kind="lifted") if word is not None and known else None
 
     def _shift_by_tensor(self, node: fx.Node, by: fx.Node) -> Expression | None:
         numbers = _constant(by)
         word = self._word(_args(node)[0])
         shape = node.meta["val"].shape
         word = None if word is None else broadcast(word, shape)
-        if word is None or numbers is None or numbers.ndim > len(shape):
+        if word is None or word.kind != "word" or numbers is None or numbers.ndim > len(shape):
             return None
         along = [d for d, n in enumerate(numbers.shape, len(shape) - numbers.ndim) if n != 1]
         if len(along) != 1 or any(distance for _, distance in word.dims[along[0]]):
             return None
         places = [n // _BITS for n in numbers.reshape(-1).tolist()]
         step = places[1] - places[0]
-        if (numbers % _BITS).any() or not 0 <= min(places) <= max(places) < WORD:
+        if (numbers % _BITS).any() or not 0 <= min(places) <= max(places) < _parts(word):
             return None
         if places != [places[0] + k * step for k in range(len(places))]:
             return None
         dims = (*word.dims[: along[0]], ((len(places), step),), *word.dims[along[0] + 1 :])
-        return replace(word, dims=dims, first=word.first + places[0])
+        return replace(word, dims=dims, first=word.first + places[0], kind="shifted")
 
     def _mask(self, node: fx.Node) -> Expression | None:
-        word = self._word(_args(node)[0])
-        mask = _args(node)[1]
+        e, mask = self.read(_args(node)[0]), _args(node)[1]
+        own = isinstance(e, Leaf) and e.kind in ("weight", "signed")
+        word = e if isinstance(e, Leaf) and own else self._word(_args(node)[0])  # of the highest bits the sign goes
         if isinstance(mask, fx.Node):
             found = _constant(mask)
             mask = found.item() if found is not None and found.size == 1 else None
-        return None if word is None or mask != (1 << _BITS) - 1 else replace(word, kind="weight")
+        known = word is not None and word.kind != "lifted" and mask == (1 << _BITS) - 1
+        return replace(word, kind="weight") if word is not None and known else None
 
     def _word(self, node: Any) -> Leaf | None:
         """A tensor of words, some perhaps shifted."""
         e = self.read(node)
-        if not isinstance(e, Leaf) or self.dtype_of(node) != torch.int32:
-            return None
-        if e.kind == "element":
-            dims = tuple(tuple((n, WORD * distance) for n, distance in d) for d in e.dims)
-            return Leaf(e.node, dims, WORD * e.first, "word")
-        return e if e.kind == "word" else None
+        if isinstance(e, Leaf) and e.kind == "element":
+            parts = WEIGHTS.get(self.dtype_of(node))
+            if parts is None or self.dtype_of(e.node) != self.dtype_of(node):
+                return None
+            dims = tuple(tuple((n, parts * distance) for n, distance in d) for d in e.dims)
+            return Leaf(e.node, dims, parts * e.first, "word")
+        return e if isinstance(e, Leaf) and e.kind in ("word", "shifted", "lifted") else None
 
     # Arithmetic
 
@@ -130,10 +145,17 @@ class Reader:
         e = self.read(_args(node)[0])
         to = self.dtype_of(node)
         wide = to in (*_FLOATS, torch.int32, torch.int64, torch.int16, torch.int8)
-        if e is None or not wide or (isinstance(e, Leaf) and e.kind == "word"):
+        if e is None or (isinstance(e, Leaf) and e.kind == "lifted"):
             return None
-        if not to.is_floating_point:  # whole numbers of less than 16 in any type
-            return e if isinstance(e, Leaf) and e.kind == "weight" else None
+        if isinstance(e, Leaf) and e.kind in ("word", "shifted"):
+            return e if not to.is_floating_point and to.itemsize >= self.dtype_of(_args(node)[0]).itemsize else None
+        if not to.is_floating_point:  # whole numbers of less than 16 in any type; and bytes, in any that is wider
+            if isinstance(e, Leaf) and e.kind == "element" and to.itemsize > 1 and self.dtype_of(_args(node)[0]) in _BYTES:
+                return self._word(_args(node)[0])
+            fits = {"weight": wide or to == torch.uint8, "signed": wide}
+            return e if isinstance(e, Leaf) and fits.get(e.kind) else None
+        if not wide:
+            return None
         return Step("to", e, str(to)[6:], str(to)[6:])
 
     def _arithmetic(self, node: fx.Node) -> Expression | None:
@@ -152,7 +174,7 @@ class Reader:
             return None
         small = isinstance(second, int | float) and float(second).is_integer() and abs(second) <= _SMALL
         if isinstance(second, int | float):
-            if not to.is_floating_point and small and isinstance(e, Leaf) and name != "mul":
+            if not to.is_floating_point and to.is_signed and small and isinstance(e, Leaf) and name != "mul":
                 return Step(name, e, float(second), "int32")
             return Step(name, e, float(second), str(to)[6:]) if to in _FLOATS else None
         operand = self.read(second)
@@ -172,7 +194,7 @@ def _args(node: fx.Node) -> list[Any]:
 
 
 def _has_weights(e: Expression) -> bool:
-    return e.kind == "weight" if isinstance(e, Leaf) else _has_weights(e.of)
+    return e.kind in ("weight", "signed") if isinstance(e, Leaf) else _has_weights(e.of)
 
 
 def _constant(node: fx.Node) -> NDArray[Any] | None:
@@ -185,6 +207,8 @@ def _constant(node: fx.Node) -> NDArray[Any] | None:
 
 
 def _computed(node: fx.Node) -> torch.Tensor:
+    if node.op == "get_attr":
+        return getattr(node.graph.owning_module, str(node.target))
     assert callable(node.target)
     arguments = fx.map_arg(node.args, _computed)
     keywords = {k: torch.device("cpu") if k == "device" else v for k, v in node.kwargs.items()}
@@ -192,7 +216,14 @@ def _computed(node: fx.Node) -> torch.Tensor:
 
 
 def _is_constant(node: fx.Node) -> bool:
+    if node.op == "get_attr":
+        return isinstance(getattr(node.graph.owning_module, str(node.target), None), torch.Tensor)
     return node.op == "call_function" and callable(node.target) and all(map(_is_constant, node.all_input_nodes))
+
+
+def _parts(leaf: Leaf) -> int:
+    """Weights of an element of a leaf's tensor."""
+    return WEIGHTS[leaf.node.meta["val"].dtype]
 
 
 _READERS: dict[Any, Callable[[Reader, fx.Node], Expression | None]] = {
@@ -205,6 +236,7 @@ _READERS: dict[Any, Callable[[Reader, fx.Node], Expression | None]] = {
     aten.cat.default: Reader._cat,
     **dict.fromkeys((aten.__rshift__.Scalar, aten.bitwise_right_shift.Tensor_Scalar), Reader._shift),
     **dict.fromkeys((aten.__rshift__.Tensor, aten.bitwise_right_shift.Tensor), Reader._shift),
+    **dict.fromkeys((aten.__lshift__.Scalar, aten.bitwise_left_shift.Tensor_Scalar), Reader._lift),
     **dict.fromkeys((aten.bitwise_and.Scalar, aten.bitwise_and.Tensor, aten.__and__.Scalar), Reader._mask),
     **dict.fromkeys((torch.ops.prims.convert_element_type.default, aten._to_copy.default), Reader._convert),
     **dict.fromkeys(_STEPS, Reader._arithmetic),

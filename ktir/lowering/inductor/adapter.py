@@ -34,7 +34,7 @@ from ktir import config, hints, registry, version
 from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
-from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, user_lowerings, values_once
+from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, lower_new_operators, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Apart, Refusals, in_torch, refusals_in, say_of_extern
@@ -247,7 +247,14 @@ class MarkRefused(CustomGraphModulePass):
         return (*identity(), self._nonce)
 
 
-_BITS = (torch.ops.aten.bitwise_and.Scalar, torch.ops.aten.bitwise_and.Tensor, torch.ops.aten.__and__.Scalar)
+_aten = torch.ops.aten
+_BITS = {
+    _aten.bitwise_and,
+    _aten.__and__,
+    _aten.bitwise_right_shift,
+    _aten.__rshift__,
+    _aten._weight_int4pack_mm_for_cpu,
+}
 """Operators without which nothing is unpacked."""
 
 
@@ -256,9 +263,10 @@ class RoundValues(CustomGraphPass):
 
     def __call__(self, graph: fx.Graph) -> None:
         strides.copy_overlapping(graph)
-        if any(node.target in _BITS for node in graph.nodes):
+        if any(getattr(node.target, "overloadpacket", None) in _BITS for node in graph.nodes):
             for rewrite in registry.rewrites():
                 rewrite(graph)
+            lower_new_operators()
         rounding.mark(graph)
 
     def uuid(self) -> Any:
@@ -285,6 +293,8 @@ class CheckExterns(CustomSchedulerPass):
                     kind = getattr(leaf.node, "op_overload", None) or getattr(leaf.node, "python_kernel_name", None)
                     if kind in ASSERTIONS or kind in calls.operators:  # the latter launch a program of their own
                         continue
+                    if _is_view(leaf):
+                        continue
                     origins = origins_of(leaf.node)
                     known = next((r for o in origins if (r := self._refused.get((o.node, o.target)))), None)
                     name = str(kind or type(leaf.node).__name__).removeprefix("torch.ops.")
@@ -297,10 +307,26 @@ class CheckExterns(CustomSchedulerPass):
             if not devices.counts_itself(wrapper):
                 wrapper.writeline(f"ktir.runtime.metrics.count(torch={len(said)})")
         _assert_last(nodes)
-        return nodes
+        return _views_first(nodes)
 
     def uuid(self) -> Any:
         return identity()
+
+
+def _is_view(node: BaseSchedulerNode) -> bool:
+    """Whether a call of ATen only shows memory otherwise."""
+    return getattr(node.node, "op_overload", None) == torch.ops.aten.view.dtype
+
+
+def _views_first(nodes: list[BaseSchedulerNode]) -> list[BaseSchedulerNode]:
+    """What shows inputs otherwise goes before all else, for calls cut a program in parts."""
+    made = {name for node in nodes for name in node.get_buffer_names()}
+    first = [node for node in nodes if not any(dep.name in made for dep in node.read_writes.reads)]
+    views = [node for node in first if _is_view(node)]
+    for name in (name for node in views for name in node.get_buffer_names()):
+        for node in (n for n in first if n not in views):
+            node.add_fake_dep(WeakDep(name, mutating_buf=node.get_name(), is_fake=True))
+    return [*views, *(node for node in nodes if node not in views)]
 
 
 def _assert_last(nodes: Sequence[BaseSchedulerNode]) -> None:

@@ -87,7 +87,7 @@ class Nodes:
         stored = {r.buffer for nest in nests for r in nest.records() if r.op == "store"}
         names = dict.fromkeys(r.buffer for nest in nests for r in nest.records() if r.buffer)
         buffers = {name: self._buffer(name, name in stored, nests) for name in names}
-        order = {"input": 0, "constant": 1, "output": 2, "mutated": 2, "mem": 3}
+        order = {"input": 0, "constant": 1, "output": 2, "mutated": 2, "mem": 3, "pool": 4}
         position = {n: k for k, n in enumerate([*V.graph.graph_inputs, *V.graph.constants, *V.graph.get_output_names()])}
         arguments = sorted(
             (b for b in buffers.values() if b.role != "temp"), key=lambda b: (order[b.role], position.get(b.name, len(position)))
@@ -169,7 +169,7 @@ class Nodes:
             order = sorted(range(len(size)), key=lambda d: -stride[d])
             size, stride = tuple(size[d] for d in order), tuple(stride[d] for d in order)
         # what comes from outside has its offset in its data pointer
-        offset = int(layout.offset) if role in ("output", "temp", "mem") else 0
+        offset = int(layout.offset) if role in ("output", "temp", "mem", "pool") else 0
         return Buffer(name, dtype_name(layout.dtype), size, stride, offset, role, lying.of_input(name) if role == "input" else 0)
 
     def _makes(self, name: str, nests: Sequence[Nest]) -> bool:

@@ -138,7 +138,7 @@ class Scheduling(BaseScheduling):
             node.mark_run()
         if kernel:
             self.codegen_comment(nodes, kernel)
-            wrapper.writeline(f"{kernel}({', '.join(self._nodes.numbers.expressions.get(a, a) for a in region.arguments)})")
+            wrapper.writeline(f"{kernel}({', '.join(self._nodes.numbers.expressions.get(a, a) for a in region.given)})")
         self.free_buffers_in_scheduler()
 
     def _compile(self, region: Region) -> str:
@@ -189,7 +189,7 @@ class Scheduling(BaseScheduling):
         if len(regions) > 1 or self._calls:  # a launch that fails has written nothing: one alone needs no undoing
             self._remember()
         for alias, real in self._written.items():
-            if self._nodes.roles.get(real) == "temp":  # values of the kernel: they need no memory of the host
+            if self._nodes.roles.get(real) in ("temp", "pool"):  # of the kernel: they need no memory of the host
                 V.graph.removed_buffers.update((alias, real))
 
     def _refused(self, regions: Iterable[Sequence[Nest]]) -> Apart | None:
@@ -237,6 +237,7 @@ class Scheduling(BaseScheduling):
         regions: dict[tuple[int, int], list[Nest]] = defaultdict(list)
         users: dict[str, set[tuple[int, int]]] = defaultdict(set)  # by real name: the regions that use a buffer
         in_memory: set[str] = set()
+        shared: set[str] = set()
         changes, part = 0, False
         for name, nest in (self._nests or {}).items():
             before, part = part, place_of(nest) in self._apart
@@ -249,10 +250,10 @@ class Scheduling(BaseScheduling):
                 if record.op == "store" and (record.mode or any(v.startswith("ind") for v in record.index.variables)):
                     in_memory.add(record.buffer)
             if nest.calls:
-                in_memory |= {r.buffer for r in nest.records() if r.buffer}
+                shared |= {r.buffer for r in nest.records() if r.buffer}
         outside = {self._nodes.real(name)[0] for name in V.graph.get_output_names()} | set(V.graph.graph_inputs) | set(V.graph.constants)
         own = {r for r in self._written.values() if r not in outside | self._elsewhere and len(users[r]) == 1}
-        self._nodes.roles = {real: "mem" if real in in_memory else "temp" for real in own}
+        self._nodes.roles = {real: "mem" if real in in_memory else "pool" if real in shared else "temp" for real in own}
         return regions
 
     def _remember(self) -> None:

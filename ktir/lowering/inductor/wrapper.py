@@ -79,7 +79,7 @@ def _compiled(name: str, region: Region, module: ir.Module, text: str, folder: P
     from ktir.lowering.compile import compile_logical
 
     options = config.current()
-    files = files_of(text, [_argument(region.buffers[name]) for name in region.arguments])
+    files = files_of(text, [_argument(region.buffers[name]) for name in region.given])
     if options.engine != "spyre":
         _show(name, "logical", module)
         if folder:
@@ -124,7 +124,7 @@ def _show(name: str, stage: str, module: ir.Module) -> None:
 
 def _result_shape(region: Region) -> str:
     """Shape of the first result as text, to tell the programs of one model apart."""
-    result = next((b for b in region.buffers.values() if b.role in ("output", "mutated", "mem")), None)
+    result = next((b for b in region.buffers.values() if b.role in ("output", "mutated", "mem", "pool")), None)
     return "x".join(map(str, result.size)) if result and result.size else "scalar"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ktir.diagnostics import Unsupported
 from ktir.lowering.region_to_ktir.indices import Index
 
-Role = Literal["input", "constant", "output", "mutated", "temp", "mem"]
+Role = Literal["input", "constant", "output", "mutated", "temp", "mem", "pool"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Buffer:
 
     Roles: `input` and `constant` are read; `output` is allocated for the region and written by it; `mutated` existed before and is written
     (and perhaps read) in place; `temp` lives inside the region as values; `mem` lives inside the region but in memory, because it is
-    written through indices from data, by accumulating stores or by calls, or read by calls. All but `temp` are arguments of the kernel.
+    written through indices from data or by accumulating stores; `pool` lives inside the region in memory that calls share. All but `temp`
+    are arguments of the kernel, and its caller gives all of these but `pool`.
     """
 
     name: str
@@ -168,6 +169,11 @@ class Region:
     buffers: dict[str, Buffer]
     nests: tuple[Nest, ...]
     arguments: tuple[str, ...]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The arguments that the caller of the kernel gives: all but memory of its own."""
+        return tuple(name for name in self.arguments if self.buffers[name].role != "pool")
 
     def records(self) -> Iterator[Record]:
         """All records of all nests."""

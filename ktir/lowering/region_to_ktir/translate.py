@@ -140,9 +140,7 @@ class _Region:
         }
         self._functions: dict[str, str] = {}
         """Texts of the functions that are called, by symbol."""
-        in_memory = [
-            name for name in region.arguments if region.buffers[name].role in ("input", "constant", "mutated", "mem") or name in scattered
-        ]
+        in_memory = [name for name in region.arguments if region.buffers[name].role != "output" or name in scattered]
         self._arguments = {name: f"%arg{k}" for k, name in enumerate(region.arguments)}
         self._storage = Storage({name: self._arguments[name] for name in in_memory})
         self._last_store = {r.buffer: nest for nest in region.nests for r in nest.records() if r.op == "store"}
@@ -213,7 +211,7 @@ class _Region:
         )
 
 
-_ROLES = {"output": "output", "mutated": "input_output", "mem": "output"}
+_ROLES = {"output": "output", "mutated": "input_output", "mem": "output", "pool": "pool"}
 
 
 def _attributes(buffer: Buffer) -> str:

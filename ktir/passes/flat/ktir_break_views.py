@@ -1,14 +1,14 @@
 """The flat level: memory and generics, no op that only moves elements.
 
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
-integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), insertions are chains
-(`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), matmuls read pairs of bytes (`byte_products`) or
-multiply integers in parts (`integer_products`), products are taken by halves (`products`), sorts, scans and foreign reductions become
-reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte (`byte_weights`), other floats of one byte
-are f16 (`small_floats`) and other integers are i32 (`integers`), element-wise ops run before splits of columns (`splits`), loops are split
-(`refine`), element-wise ops on concatenations are too (`concatenations`), what all readers of a matmul begin with is computed once
-(`shared`), rows between matmuls are one loop (`merge`), what moves elements becomes memory (`shapes_to_memory`), as do constant matrices
-(`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
+integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), copies keep the dims that they merge
+(`merged_copies`), insertions are chains (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), matmuls read
+pairs of bytes (`byte_products`) or multiply integers in parts (`integer_products`), products are taken by halves (`products`), sorts, scans
+and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte
+(`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`), element-wise ops run before
+splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what all readers of
+a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`), what moves elements becomes memory
+(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
 from ktir.passes.flat.memory.indirect import indices_apart
 from ktir.passes.flat.memory.insertions import insertions_apart
+from ktir.passes.flat.memory.merged_copies import store_unmerged
 from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.shapes_to_memory import ShapesToMemory
 from ktir.passes.flat.memory.transposed_loads import load_once
@@ -78,6 +79,7 @@ class BreakViewsPass(Pass):
                 arguments = NewArguments(function)
                 drop_unused_inputs(function)
                 drop_unit_dims(function)
+                store_unmerged(function)
                 load_once(function)
                 insertions_apart(function)
                 reduce_once(function)

@@ -115,6 +115,10 @@ class _Parts:
             part += is_a(op, func.CallOp)
             if not is_a(op, func.CallOp):
                 self.part_of[op] = part
+        for op in reversed(ops):  # what is put together is so where the last part of it is: before, it is no tensor yet
+            users = [use.owner.operation for result in op.results for use in result.uses]
+            if op in self.part_of and len(users) == 1 and all(is_a(o, tensor.InsertSliceOp) for o in (op, *users)):
+                self.part_of[op] = self.part_of.get(users[0], self.part_of[op])
         self.free = {op for op in self.part_of if self._can_be_repeated(op)}
         for op in ops[:-1]:
             self._spill(op)

@@ -7,7 +7,7 @@ a function's own is shared by all of its calls.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from ktir.analysis.calls import (
@@ -27,14 +27,17 @@ from ktir.diagnostics import Diagnostic, Unsupported, location_text
 from ktir.dialects import ktir as kt
 from ktir.layout import Layout
 from ktir.mlir import func, ir
-from ktir.passes.layouts.device_arguments import DeviceArgument, described
+from ktir.passes.layouts.device_arguments import DeviceArgument, DeviceView, described
+from ktir.roles import Role
 
 
 class Callers:
     """The functions of a logical module on their way to device arguments; those that are called go first."""
 
-    def __init__(self, module: ir.Module) -> None:
+    def __init__(self, module: ir.Module, copied: Mapping[tuple[str, int], DeviceView]) -> None:
         functions = functions_of(module)
+        self.copied = copied
+        """(function, argument) of memory in the place of which the host packs an input."""
         self.functions = {name: functions[name] for name in callees_first(functions)}
         self.uses = uses_of(self.functions) if len(self.functions) > 1 else {}
         self.given: dict[str, list[DeviceArgument]] = {}
@@ -104,10 +107,13 @@ class _Caller:
         assert argument.view is not None
         base, offset = base_of(call.operands[argument.source])
         view = replace(argument.view, host=base, offset=argument.view.offset + offset)
-        role = text_attribute(argument.attribute, "ktir.role")
-        host = kt.HostViewAttr.build(host_number(self.attributes, base), view.offset, list(view.size), list(view.strides))
-        described_ = described(text_attribute(self.attributes[base], "ktir.name"), role, argument.layout, host)
-        self.places.setdefault(view, DeviceArgument(argument.layout, described_, base, view))
+        return self._packed_as(view, text_attribute(argument.attribute, "ktir.role"))
+
+    def _packed_as(self, view: DeviceView, role: str) -> Hashable:
+        """An argument that is a view of the caller's own, which the host packs."""
+        host = kt.HostViewAttr.build(host_number(self.attributes, view.host), view.offset, list(view.size), list(view.strides))
+        described_ = described(text_attribute(self.attributes[view.host], "ktir.name"), role, view.layout, host)
+        self.places.setdefault(view, DeviceArgument(view.layout, described_, view.host, view))
         return view
 
     def _linear(self, call: ir.Operation, argument: DeviceArgument) -> Hashable:
@@ -115,6 +121,9 @@ class _Caller:
         base, offset = base_of(call.operands[argument.source])
         first = offset + argument.first
         stored, dtype = argument.layout.size[-1], argument.layout.dtype
+        copied = self.callers.copied.get((self.function.name.value, base))
+        if copied is not None:
+            return self._packed_as(copied, Role.INPUT)
         key = (base, first)
         found = self.places.get(key)
         if found is None:

@@ -23,6 +23,7 @@ from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.layouts.caller_arguments import Callers
+from ktir.passes.layouts.copied_inputs import copied_inputs
 from ktir.passes.layouts.device_arguments import DeviceArgument
 from ktir.passes.layouts.host_tensors import note_host_tensors
 from ktir.passes.layouts.layout_plan import layout_plan
@@ -56,7 +57,7 @@ class AssignLayoutsPass(Pass):
         """Rewrite each function of the module."""
         require_level(module, self.name, Level.FLAT)
         note_host_tensors(module)
-        callers = Callers(module)
+        callers = Callers(module, copied_inputs(functions_of(module)))
         pinned = CalledKernels(module, machine(module, self.target, self.cores))
         for name, function in callers.functions.items():
             if is_authors(function):

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import ktir.library
 from ktir import lang
 from ktir.device.autoload import register
-from ktir.runtime import metrics
+from ktir.runtime import executable, metrics
 
 register()
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
@@ -96,6 +96,10 @@ def chained(x: torch.Tensor) -> Any:
     return high.relu() - low, softmax_op(x)
 
 
+def put_together(x: torch.Tensor) -> Any:
+    return torch.cat((softmax_op(x) + 1, softmax_op(x * 2), x))
+
+
 def on_grids(x: torch.Tensor) -> Any:
     return lifted_op(x * 2).sum(-1) - chosen_op(x, 3) @ x[0]
 
@@ -115,7 +119,7 @@ CALLS: dict[Any, Callable[..., Any]] = {
 }
 
 
-MODELS = [low_of_both, written_later, of_constants, of_parts, alone, chained, on_grids, attending]
+MODELS = [low_of_both, written_later, of_constants, of_parts, alone, chained, put_together, on_grids, attending]
 
 
 class InTorch(TorchDispatchMode):
@@ -139,6 +143,32 @@ def test_one_launch(model: Callable[..., Any], device: str, caplog: pytest.LogCa
         assert torch.equal(one.cpu(), two.cpu())
         torch.testing.assert_close(one.cpu().double(), wanted, atol=2e-2, rtol=4e-3)
     assert not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
+@ktir.library.operator("parts::on_tiles", softmax[3])
+def on_tiles_op(x: torch.Tensor, block: int = 2) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_inputs_in_another_order_are_not_copied() -> None:
+    """The host arranges them; what a program changes is copied."""
+    x = X[:, :64].contiguous()
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return on_tiles_op(x.view(3, 3, 8, 8).permute(2, 3, 1, 0).reshape(64, 9))
+
+    def changed(x: torch.Tensor) -> torch.Tensor:
+        y = on_tiles_op(x.T.contiguous())
+        return on_tiles_op(x.add_(y.T).T.contiguous())
+
+    before = torch.softmax(x.T.float(), -1)
+    for model, wanted, alone in ((turned, x.view(3, 3, 8, 8).permute(2, 3, 1, 0).reshape(64, 9), True), (changed, x.T + before, False)):
+        torch._dynamo.reset()
+        with torch.no_grad(), executable.recorded() as launches:
+            found = torch.compile(model, backend="ktir", dynamic=False, fullgraph=True)(x.clone())
+        (launch,) = launches
+        torch.testing.assert_close(found.float(), torch.softmax(wanted.float(), -1), atol=2e-3, rtol=2e-3)
+        assert (len(launch.machine.report.kernels) == 1) == alone
 
 
 class Layer(torch.nn.Module):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from ktir import lang
+from ktir import config, lang
 from ktir.runtime import executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
@@ -105,6 +106,91 @@ def bytes_along_rows(packed: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
 def wraps(packed: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     """Of unsigned bytes 8 is taken away: 0 becomes 248."""
     return ((packed & 15) - 8).to(s.dtype).t() * s[:, 0]
+
+
+def high(packed: torch.Tensor) -> torch.Tensor:
+    return (packed >> 4) & 15
+
+
+def shifted_together(packed: torch.Tensor) -> torch.Tensor:
+    return ((packed[:, :, None] >> torch.tensor([0, 4], dtype=torch.uint8)) & 15).flatten(1)
+
+
+def one_after_the_other(packed: torch.Tensor) -> torch.Tensor:
+    return torch.stack((packed & 15, high(packed)), -1).flatten(1)
+
+
+def of_integers(packed: torch.Tensor) -> torch.Tensor:
+    wide = packed.int()
+    return torch.stack((wide & 15, high(wide)), -1).flatten(1)
+
+
+def with_signs(packed: torch.Tensor) -> torch.Tensor:
+    signed = packed.view(torch.int8)
+    return torch.stack(((signed << 4) >> 4, signed >> 4), -1).flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("unpack", "half", "rows", "group"),
+    [
+        (one_after_the_other, torch.float16, 1, 128),
+        (shifted_together, torch.bfloat16, 3, 32),
+        (of_integers, torch.float16, 2, 64),
+        (with_signs, torch.bfloat16, 4, 256),
+        (one_after_the_other, torch.bfloat16, 40, 512),
+        (with_signs, torch.float16, 130, 64),
+    ],
+)
+def test_nibbles_of_bytes(unpack: Callable[[torch.Tensor], torch.Tensor], half: torch.dtype, rows: int, group: int) -> None:
+    """Two weights in a byte, by rows of K, as torchao has them."""
+    x, words, s = draws(half, rows, 512, 192, group)
+    packed, s = words.view(torch.uint8).reshape(192, 256), s.t().contiguous()
+
+    def weights(packed: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        found = unpack(packed).to(s.dtype)
+        return ((found if unpack is with_signs else found - 8).unflatten(1, (s.shape[1], -1)) * s[:, :, None]).flatten(1)
+
+    got, launches = run(lambda x, packed, s: torch.nn.functional.linear(x, weights(packed, s)), x, packed, s)
+    close(got, x, weights(packed, s).t())
+    assert len(launches) == 1
+    if rows <= 40:
+        assert moves_words(launches, packed)
+
+
+@pytest.mark.parametrize(
+    ("half", "rows", "k", "n", "group"),
+    [
+        (torch.float16, 1, 512, 512, 128),
+        (torch.bfloat16, 3, 256, 192, 64),
+        (torch.float16, 2, 192, 64, 32),
+        (torch.bfloat16, 135, 256, 128, 256),
+    ],
+)
+def test_weights_as_pytorch_packs_them(half: torch.dtype, rows: int, k: int, n: int, group: int) -> None:
+    """`_weight_int4pack_mm_for_cpu`: (q - 8) * scale + zero in float32, and so the sums."""
+    draw = torch.Generator().manual_seed(k)
+    q = torch.randint(0, 16, (n, k), dtype=torch.int32, generator=draw)
+    x, pairs = torch.randn(rows, k, generator=draw).to(half), (torch.randn(k // group, n, 2, generator=draw) / 16).to(half)
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q, 2)
+    got, launches = run(lambda x, packed, pairs: torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, group, pairs), x, packed, pairs)
+    scale, zero = (pairs[..., i].double().repeat_interleave(group, 0).t() for i in range(2))
+    exact = x.double() @ ((q - 8) * scale + zero).t()
+    unit = 2.0 ** (torch.frexp(exact)[1] - (11 if half == torch.float16 else 8)).double().clamp(min=2.0**-24)
+    sums = x.double().abs() @ ((q - 8).abs() * scale.abs() + zero.abs()).t()  # f32: a rounding per block and group, and of each sum of x
+    assert ((got.double() - exact).abs() <= unit / 2 + (2 * k // min(group, 64) + group) * 2.0**-24 * sums).all()
+    assert len(launches) == 1
+
+
+@pytest.mark.parametrize("cores", [8, 64])
+def test_grid_is_that_of_the_target(cores: int, tmp_path: Path) -> None:
+    target = tmp_path / "other.toml"
+    target.write_text(f'name = "other"\ncores = {cores}\n')
+    x, words, s = draws(torch.float16, 2, 1024, 4096, 128)
+    with config.patch(target=str(target)):
+        got, launches = run(lambda x, words, s: x @ by_group(words, s), x, words, s)
+    close(got, x, by_group(words, s))
+    (launch,) = launches
+    assert {k.cores for k in launch.machine.report.kernels if "product" in k.name} == {cores}
 
 
 def other_bits(words: torch.Tensor, s: torch.Tensor) -> torch.Tensor:

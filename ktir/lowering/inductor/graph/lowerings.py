@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import sympy
@@ -358,17 +359,36 @@ def user_lowerings(refused: Refusals) -> Iterator[None]:
     """Inside the block, matmuls lower to loops, divisions to steps that are rounded as in PyTorch, refused copies to calls. A lowering that
     returns None leaves the operator to Inductor.
     """
-    ours = {**_LOWERINGS, aten.copy_.default: _copies(refused), **calls.lowerings()}
-    theirs = {op: builtin.user_lowerings[op] for op in ours if op in builtin.user_lowerings}
+    theirs: dict[Any, Any] = {}
     here = threading.get_ident()
-    for op, lowering in ours.items():
-        builtin.user_lowerings[op] = _in_thread(here, _real_numbers(lowering), theirs.get(op))
+
+    def add(ours: Mapping[Any, Callable[..., Any]]) -> None:
+        for op in (op for op in ours if op not in theirs):
+            theirs[op] = builtin.user_lowerings.get(op)
+            builtin.user_lowerings[op] = _in_thread(here, _real_numbers(ours[op]), theirs[op])
+
+    add({**_LOWERINGS, aten.copy_.default: _copies(refused), **calls.lowerings()})
+    token = _later.set(lambda: add(calls.lowerings()))
     try:
         yield
     finally:
-        for op in ours:
-            del builtin.user_lowerings[op]
-        builtin.user_lowerings.update(theirs)
+        _later.reset(token)
+        for op, before in theirs.items():
+            if before is None:
+                del builtin.user_lowerings[op]
+            else:
+                builtin.user_lowerings[op] = before
+
+
+_later: ContextVar[Callable[[], None] | None] = ContextVar("ktir_later_lowerings", default=None)
+
+
+def lower_new_operators() -> None:
+    """Operators of kernels that have been made since `user_lowerings` began have their lowerings too: rewrites make their own when they are
+    first needed."""
+    add = _later.get()
+    if add is not None:
+        add()
 
 
 @contextmanager
