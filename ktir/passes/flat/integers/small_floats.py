@@ -79,6 +79,12 @@ def _scalar(op: ir.Operation, result: ir.Value) -> None:
         with ir.InsertionPoint.after(op), op.location:
             wide = arith.ExtFOp(ir.F16Type.get(), result)
         result.replace_all_uses_except(wide.result, wide.operation)
+    elif is_a(op, arith.SIToFPOp, arith.UIToFPOp):  # f32 holds all integers that such a float rounds to a number
+        with ir.InsertionPoint(op), op.location:
+            wide = ir.Operation.create(op.name, [ir.F32Type.get()], list(op.operands))
+            rounded = arith.ExtFOp(ir.F16Type.get(), arith.TruncFOp(result.type, wide.results[0]).result)
+        result.replace_all_uses_with(rounded.result)
+        op.erase()
     elif is_a(op, arith.ConstantOp):
         op.attributes["value"] = ir.FloatAttr.get(ir.F16Type.get(), ir.FloatAttr(op.attributes["value"]).value)
         result.set_type(ir.F16Type.get())
