@@ -23,7 +23,6 @@ from ktir.dialects.structured import Generic
 from ktir.layout import Layout
 from ktir.mlir import func, ir, is_a, linalg, operations
 from ktir.passes.layouts.caller_arguments import Callers
-from ktir.passes.layouts.copied_inputs import copied_inputs
 from ktir.passes.layouts.device_arguments import DeviceArgument
 from ktir.passes.layouts.host_tensors import note_host_tensors
 from ktir.passes.layouts.layout_plan import layout_plan
@@ -31,6 +30,7 @@ from ktir.passes.layouts.layout_remarks import LayoutRemarks
 from ktir.passes.layouts.physical_ops import PhysicalOps
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, last_op
 from ktir.passes.pinning.called_kernels import CalledKernels
+from ktir.passes.pinning.copied_inputs import copied_inputs
 from ktir.pipeline import Pass
 from ktir.roles import OWN_ROLES
 
