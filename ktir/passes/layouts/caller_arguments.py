@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from ktir.analysis.calls import (
     argument_attributes,
@@ -28,13 +29,14 @@ from ktir.dialects import ktir as kt
 from ktir.layout import Layout
 from ktir.mlir import func, ir
 from ktir.passes.layouts.device_arguments import DeviceArgument, DeviceView, described
+from ktir.passes.pinning.copied_inputs import Copied
 from ktir.roles import Role
 
 
 class Callers:
     """The functions of a logical module on their way to device arguments; those that are called go first."""
 
-    def __init__(self, module: ir.Module, copied: Mapping[tuple[str, int], DeviceView]) -> None:
+    def __init__(self, module: ir.Module, copied: Mapping[tuple[str, int], Copied]) -> None:
         functions = functions_of(module)
         self.copied = copied
         """(function, argument) of memory in the place of which the host packs an input."""
@@ -123,7 +125,8 @@ class _Caller:
         stored, dtype = argument.layout.size[-1], argument.layout.dtype
         copied = self.callers.copied.get((self.function.name.value, base))
         if copied is not None:
-            return self._packed_as(copied, Role.INPUT)
+            layout = Layout.linear(prod(copied.size), copied.dtype)
+            return self._packed_as(DeviceView(copied.argument, copied.offset, copied.size, copied.strides, layout), Role.INPUT)
         key = (base, first)
         found = self.places.get(key)
         if found is None:

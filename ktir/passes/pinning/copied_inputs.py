@@ -15,15 +15,24 @@ from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.calls import Functions, argument_attributes, callee, calls_of, text_attribute
 from ktir.analysis.flat import Memory, Node, read
 from ktir.analysis.shared_memory import Uses, base_of, own_uses, uses_of
-from ktir.layout import Layout
 from ktir.mlir import func, ir
-from ktir.passes.layouts.device_arguments import DeviceView
 from ktir.roles import Role
 
 
-def copied_inputs(functions: Functions) -> dict[tuple[str, int], DeviceView]:
+@dataclass(frozen=True)
+class Copied:
+    """Elements of an argument, in their order in such memory."""
+
+    argument: int
+    offset: int
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+def copied_inputs(functions: Functions) -> dict[tuple[str, int], Copied]:
     """(function, argument) of such memory -> what the host packs in its place. The copies are taken out of the functions that make them."""
-    found: dict[tuple[str, int], DeviceView] = {}
+    found: dict[tuple[str, int], Copied] = {}
     runs = Counter(callee(call) for f in functions.values() for call in calls_of(f))
     uses = uses_of(functions)
     for name, caller in functions.items():
@@ -76,7 +85,7 @@ class _Place:
     call: ir.Operation
     uses: Mapping[str, Uses]
 
-    def of(self, copy: _Copy) -> DeviceView | None:
+    def of(self, copy: _Copy) -> Copied | None:
         """What of the caller's input the copy is; None where memory is not of that kind."""
         target, first = base_of(self.call.operands[copy.target.argument])
         source, offset = base_of(self.call.operands[copy.source.argument])
@@ -89,8 +98,7 @@ class _Place:
         whole, element = _held(attributes[target])
         if whole != elements or element != copy.source.element or _held(attributes[source])[1] != element:
             return None
-        layout = Layout.linear(elements, element)
-        return DeviceView(source, offset + copy.source.offset, copy.source.sizes, copy.source.strides, layout)
+        return Copied(source, offset + copy.source.offset, copy.source.sizes, copy.source.strides, element)
 
     def _is_read_only(self, argument: int) -> bool:
         """Whether this call alone writes memory, and all others see it from its beginning on, behind this call."""
