@@ -13,6 +13,7 @@ import numpy as np
 
 from ktir.analysis.calls import argument_attributes
 from ktir.analysis.points import Points
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
@@ -61,18 +62,27 @@ class _Transfer:
     """The access tile in memory."""
     span: int
     """Elements from the first to the last that any one core reaches in all trips."""
+    looked_up: int
+    """Of these, what rows that indices choose reach by themselves."""
     dims: tuple[_Dim, ...]
     """Those that may be cut, of the tile."""
 
     def cut(self, most: int) -> None:
-        """In place of one transfer, as few as reach no further than `most` bytes each."""
+        """In place of one transfer, as few as reach no further than `most` bytes each. Raises Unsupported where indices reach further."""
         size = element_bytes(ir.RankedTensorType(self.load.results[0].type).element_type)
         if self.span * size <= most:
             return
+        if self.looked_up * size > most:
+            op, done = (self.load, "reads from") if self.memory == self.load.operands[0].owner.operation else (self.store, "writes to")
+            raise refused(
+                op,
+                f"{done} rows that indices choose among {self.looked_up * size:,} bytes, but an address reaches {most:,}; "
+                "the nearest supported form has fewer rows, or several tensors",
+            )
         dim = max(self.dims, key=lambda d: d.reach, default=_Dim(0, 0, 1))
         room = most // size - (self.span - dim.reach)
         if room < 0 or not dim.stride:
-            return  # steps of loops, or looked-up rows, reach that far, unless they are clipped: the verifier of the stream tells
+            return  # steps of loops reach that far, unless they are clipped: the verifier of the stream tells
         count = room // abs(dim.stride) + 1
         with ir.InsertionPoint(self.store), self.store.location:
             for first in range(0, dim.extent, count):
@@ -141,16 +151,16 @@ def _of_block(block: ir.Block, points: Points) -> Iterator[_Transfer]:
             tiles = [tile.owner.operation for tile in (load.operands[0], op.operands[1])]
             memory = next((t for t in tiles if (base := memory_view(t.operands[0])) and base.memory_space == "global"), None)
             if memory is not None:
-                span, dims = _reach(memory, points)
-                yield _Transfer(op, load, memory, span, dims)
+                yield _Transfer(op, load, memory, *_reach(memory, points))
 
 
-def _reach(op: ir.Operation, points: Points) -> tuple[int, tuple[_Dim, ...]]:
-    """Elements from the first to the last that any core may touch through a tile, and the dims that may be cut."""
+def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]]:
+    """Elements from the first to the last that any core may touch through a tile, how far indices alone reach, and the dims that may be
+    cut."""
     tile = op.opview
     view = memory_view(tile.base)
     assert view is not None
-    first, dims, fixed = points.number(view.offset), [], 0
+    first, dims, fixed, looked_up = points.number(view.offset), [], 0, 0
     if isinstance(tile, ktdp.ConstructAccessTileOp):
         for d, (expression, stride) in enumerate(zip(tile.base_map.results, view.strides, strict=True)):
             first = first + points.affine(expression, tile.index_operands) * stride
@@ -160,7 +170,7 @@ def _reach(op: ir.Operation, points: Points) -> tuple[int, tuple[_Dim, ...]]:
         uses = [_used(e) for m, _ in tile.subscripts for e in m.results]
         for (m, index), stride, size in zip(tile.subscripts, view.strides, view.sizes, strict=True):
             if index is not None:
-                fixed += (size - 1) * abs(stride)
+                looked_up += (size - 1) * abs(stride)
                 continue
             first = first + points.affine(m.results[0], captured) * stride
             for d in range(len(tile.shape)):
@@ -173,5 +183,5 @@ def _reach(op: ir.Operation, points: Points) -> tuple[int, tuple[_Dim, ...]]:
     low = first + sum(min((d.extent - 1) * d.stride, 0) for d in dims)
     high = first + sum(max((d.extent - 1) * d.stride, 0) for d in dims)
     per_core = tuple(range(1, low.ndim))
-    span = int((high.max(per_core) - low.min(per_core)).max()) + fixed + 1
-    return span, tuple(d for d in dims if d.number != len(tile.shape) - 1)
+    span = int((high.max(per_core) - low.min(per_core)).max()) + fixed + looked_up + 1
+    return span, looked_up, tuple(d for d in dims if d.number != len(tile.shape) - 1)
