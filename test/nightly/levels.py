@@ -73,9 +73,11 @@ def _ended(command: Sequence[str], log: Path, environment: dict[str, str], minut
         try:
             status = process.wait(60 * minutes)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             return f"stopped after {minutes:g} minutes"
+        finally:  # as where the night itself is stopped
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     return "" if status in (0, 1) else f"ended with status {status}"
 
 

@@ -10,6 +10,7 @@ pass. The status is 1 where something regressed or a level did not come to its e
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -72,4 +73,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what a level started ends too
     sys.exit(main())

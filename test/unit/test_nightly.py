@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -170,3 +174,31 @@ def test_all_levels_end_within_three_hours() -> None:
     assert sum(p.minutes for p in levels.PLANS) < 180
     for p in levels.PLANS:
         assert all((levels.ROOT / place.split(":")[0]).exists() for place in p.places), p.name
+
+
+def test_what_a_level_started_ends_with_the_night(tmp_path: Path) -> None:
+    """Also a process that the level's own process has started."""
+    (tmp_path / "test_long.py").write_text(
+        "import pathlib, subprocess, sys\n"
+        "def test_a():\n"
+        "    other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"    pathlib.Path({str(tmp_path)!r}, 'pid').write_text(str(other.pid))\n"
+        "    other.wait()\n"
+    )
+    code = (
+        "import runpy, sys; from pathlib import Path; from nightly import levels\n"
+        f"levels.PLANS = (levels.Plan('a', 'b', ({str(tmp_path / 'test_long.py')!r},), 1),)\n"
+        f"sys.argv = ['run', '-o', {str(tmp_path / 'nights')!r}]; runpy.run_module('nightly.run', run_name='__main__')\n"
+    )
+    night = subprocess.Popen([sys.executable, "-c", code], cwd=levels.ROOT / "test")
+    waited = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < waited
+        assert night.poll() is None
+        time.sleep(0.1)
+    night.terminate()
+    assert night.wait(30) == 128 + signal.SIGTERM
+    other = int((tmp_path / "pid").read_text())
+    while Path(f"/proc/{other}/stat").exists() and Path(f"/proc/{other}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < waited
+        time.sleep(0.1)
