@@ -1,5 +1,5 @@
-"""Integers of less than 32 bits, and truth values, in kernels: NumPy's to the bit, on NumPy, on the executor, on the chip with and without a
-grid."""
+"""Integers of less than 32 bits, and truth values, in kernels: NumPy's to the bit, on NumPy, the executor, the chip, with a grid and
+without."""
 
 from collections.abc import Callable
 from typing import Any
