@@ -34,6 +34,7 @@ from ktir import config, hints, registry, version
 from ktir.lowering.inductor import devices, lying
 from ktir.lowering.inductor.graph import constants, in_place, rounding, strides
 from ktir.lowering.inductor.graph.early import exchanged
+from ktir.lowering.inductor.graph.formulas.exponents import exponents_as_bytes
 from ktir.lowering.inductor.graph.lowerings import ASSERTIONS, decompositions, lower_new_operators, user_lowerings, values_once
 from ktir.lowering.inductor.nodes import origins_of, refuse_leaf
 from ktir.lowering.inductor.running import calls
@@ -263,6 +264,7 @@ class RoundValues(CustomGraphPass):
 
     def __call__(self, graph: fx.Graph) -> None:
         strides.copy_overlapping(graph)
+        exponents_as_bytes(graph)
         if any(getattr(node.target, "overloadpacket", None) in _BITS for node in graph.nodes):
             for rewrite in registry.rewrites():
                 rewrite(graph)
@@ -323,7 +325,10 @@ def _views_first(nodes: list[BaseSchedulerNode]) -> list[BaseSchedulerNode]:
     made = {name for node in nodes for name in node.get_buffer_names()}
     first = [node for node in nodes if not any(dep.name in made for dep in node.read_writes.reads)]
     views = [node for node in first if _is_view(node)]
-    for name in (name for node in views for name in node.get_buffer_names()):
+    names = [name for node in views for name in node.get_buffer_names()]
+    shown = [n for n in nodes if isinstance(n.node, ir.MultiOutput) and all(dep.name in names for dep in n.read_writes.reads)]
+    views += shown  # the results of such calls
+    for name in (*names, *(name for node in shown for name in node.get_buffer_names())):
         for node in (n for n in first if n not in views):
             node.add_fake_dep(WeakDep(name, mutating_buf=node.get_name(), is_fake=True))
     return [*views, *(node for node in nodes if node not in views)]

@@ -25,6 +25,7 @@ from torch.utils._sympy.functions import FloorDiv, PythonMod
 from ktir.lowering.inductor.graph import edges, floats, groups, operands, rounding, strides
 from ktir.lowering.inductor.graph.decompositions import DECOMPOSITIONS
 from ktir.lowering.inductor.graph.formulas import convolutions, interpolation, pooling, sequences, window_dot, window_taps
+from ktir.lowering.inductor.graph.formulas.exponents import E8M0
 from ktir.lowering.inductor.running import calls
 from ktir.lowering.inductor.running.fallback import Refusals
 from ktir.lowering.inductor.running.origins import shares_weight
@@ -299,7 +300,21 @@ def _adaptive_max_pool(x: Any, output_size: Sequence[Any]) -> Any:
         return reduced("max", dtype), _indices(x, reduced("argmax", torch.int64), window, places)
 
 
+def _view_as(x: Any, dtype: torch.dtype) -> Any:
+    """Of numbers that no program has, and as such, the same memory; what else is seen otherwise is left to Inductor."""
+    if E8M0 not in (x.get_dtype(), dtype):
+        return None
+    return builtin.fallback_handler(aten.view.dtype, add_to_fallback_set=False)(ir.ExternKernel.require_contiguous(x), dtype)
+
+
+def _scaled_mm(*args: Any, **named: Any) -> Any:
+    """Of recipes that no formula has: a call, which PyTorch refuses or runs. Inductor has an assertion for some."""
+    return builtin.fallback_handler(aten._scaled_mm_v2.default, add_to_fallback_set=False)(*args, **named)
+
+
 _LOWERINGS = {
+    aten.view.dtype: _view_as,
+    aten._scaled_mm_v2.default: _scaled_mm,
     aten.max_pool2d_with_indices.default: functools.partial(_max_pool, 2),
     aten.max_pool3d_with_indices.default: functools.partial(_max_pool, 3),
     aten.adaptive_max_pool2d.default: _adaptive_max_pool,

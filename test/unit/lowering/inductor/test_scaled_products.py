@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import ScalingType, scaled_mm
+from torch.nn.functional import ScalingType, SwizzleType, scaled_mm
 
 import ktir
 from ktir.checking.levels import check_levels
@@ -17,7 +18,7 @@ from ktir.emulator.machine.reports.roofline import pt_peak, roofline
 from ktir.runtime import executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
-E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+E4M3, E5M2, E8M0 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu
 _UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, E4M3: 2.0**-4, E5M2: 2.0**-3}
 """Half of the last place, relative to the number."""
 
@@ -44,12 +45,12 @@ def weights(*size: int) -> torch.Tensor:
     return torch.randint(-128, 128, size, dtype=torch.int8, generator=torch.Generator().manual_seed(sum(size)))
 
 
-def near(got: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-    """Against dequantised operands in f64: a rounding to f32 per block of 64 products, sum and scale, one to the type."""
+def near(got: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, block: int = 128) -> None:
+    """Against dequantised operands in f64: a rounding to f32 per block of products that share scales, sum and scale, one to the type."""
     exact, size = a @ b, a.abs() @ b.abs()
     if bias is not None:
         exact, size = exact + bias.double(), size + bias.double().abs()
-    allowed = (2 * -(-a.shape[1] // 64) + 5) * 2.0**-24 * size
+    allowed = (4 * -(-a.shape[1] // block) + 5) * 2.0**-24 * size
     allowed += _UNIT[got.dtype] * (exact.abs() + allowed) + (2.0**-10 if got.dtype == E4M3 else 2.0**-17 if got.dtype == E5M2 else 2.0**-25)
     assert ((got.double() - exact).abs() <= allowed).all()
 
@@ -114,6 +115,60 @@ def test_blocks_of_128_by_128() -> None:
         return scaled_mm(a, b, s, ScalingType.BlockWise1x128, t, ScalingType.BlockWise128x128, output_dtype=torch.float32)
 
     near(run(f, a, b, s, t), a.double() * s.double().repeat_interleave(128, 1), b.double() * t[:2].double().repeat_interleave(128, 0))
+
+
+def in_tiles(scale: torch.Tensor) -> torch.Tensor:
+    """Scales [rows, blocks] as the hardware that they were made for wants them, element by element."""
+    rows, blocks = scale.shape
+    tiles = torch.full((-(-rows // 128), -(-blocks // 4), 32, 4, 4), 127, dtype=torch.uint8)
+    for r in range(rows):
+        for c in range(blocks):
+            tiles[r // 128, c // 4, r % 32, r % 128 // 32, c % 4] = scale.view(torch.uint8)[r, c]
+    return tiles.view(E8M0).reshape(-1)
+
+
+@pytest.mark.parametrize(("m", "k", "n", "first"), [(5, 256, 66, E4M3), (130, 96, 64, E5M2)])
+@pytest.mark.parametrize("recipes", [False, True])
+def test_blocks_of_32(m: int, k: int, n: int, first: torch.dtype, recipes: bool) -> None:
+    """MX, which eager on the CPU lacks: scales are powers of two."""
+    a, b = operands(m, k, n, first)
+    draw = torch.Generator().manual_seed(k)
+    s, t = (torch.randint(100, 150, (rows, k // 32), dtype=torch.uint8, generator=draw).view(E8M0) for rows in (m, n))
+
+    def f(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        if not recipes:
+            return torch.ops.aten._scaled_mm(a, b, s, t, out_dtype=torch.float32)
+        kinds: dict[str, Any] = {"swizzle_a": SwizzleType.SWIZZLE_32_4_4, "swizzle_b": SwizzleType.SWIZZLE_32_4_4}
+        return scaled_mm(a, b, s, ScalingType.BlockWise1x32, t, ScalingType.BlockWise1x32, output_dtype=torch.float32, **kinds)
+
+    got = run(f, a, b, in_tiles(s), in_tiles(t))
+    near(got, a.double() * s.double().repeat_interleave(32, 1), b.double() * t.double().repeat_interleave(32, 1).t(), block=32)
+
+
+def test_powers_of_two_that_scale() -> None:
+    """All codes, whatever is moved; and what becomes such a number, around each of them and between two."""
+    codes = torch.arange(256, dtype=torch.uint8).view(E8M0)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        got = run(lambda s, dtype=dtype: s.reshape(16, 16).t().to(dtype), codes)
+        torch.testing.assert_close(got, codes.reshape(16, 16).t().to(dtype), rtol=0, atol=0, equal_nan=True)
+    bits = torch.arange(1 << 10, dtype=torch.int64) << 22
+    x = torch.cat([bits, bits + 1, bits - 1, bits + (1 << 21)]).to(torch.int32).view(torch.float32)
+    got = run(lambda x: x.to(E8M0), x)
+    assert torch.equal(got.view(torch.uint8), x.to(E8M0).view(torch.uint8))
+
+
+def test_other_recipes_are_refused_by_name() -> None:
+    a = torch.zeros(128, 64, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    s = torch.ones(1024).to(E4M3)
+    kinds: dict[str, Any] = {"swizzle_a": SwizzleType.SWIZZLE_32_4_4, "swizzle_b": SwizzleType.SWIZZLE_32_4_4}
+
+    def f(a: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return scaled_mm(a, a.t(), s, ScalingType.BlockWise1x16, s, ScalingType.BlockWise1x16, output_dtype=torch.float32, **kinds)
+
+    with pytest.raises(Exception, match=r"'aten\._scaled_mm_v2") as refused:
+        run(f, a, s)
+    assert "AssertionError" not in str(refused.value)
+    run(torch.add, s.float(), s.float())
 
 
 @pytest.mark.parametrize("k", [130, 1100])

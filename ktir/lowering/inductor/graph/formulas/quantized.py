@@ -16,6 +16,8 @@ _BLOCK = 128
 """Elements along a dim that share a scale of blocks."""
 _TENSOR, _ROW, _BLOCKS = 0, 1, (4, 5)
 """Recipes of `_scaled_mm_v2`: a scale for all, one per row, one per block of 1 x 128 and of 128 x 128."""
+_MX, _MX_BLOCK, _TILES = 3, 32, 1
+"""That of blocks of 1 x 32, and how their scales lie."""
 
 
 def product_of_bytes(a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -54,8 +56,10 @@ def scaled_product(
     """`_scaled_mm`: sums of products in float32, times the scales, plus the bias, rounded once.
 
     a: [M, K], b: [K, N]. Each scale is one number, or has as its extents 1, that of the operand, or that in blocks of 128. A result of one
-    byte is divided by `scale_result`.
+    byte is divided by `scale_result`. Scales of float8_e8m0fnu are those of blocks of 32.
     """
+    if scale_a.dtype == scale_b.dtype == torch.float8_e8m0fnu and scale_result is None:
+        return _of_small_blocks(a, b, scale_a, scale_b, (_TILES, _TILES), bias, out_dtype)
     scales = [s.reshape(1, 1) if s.numel() == 1 else s for s in (scale_a, scale_b)]
     if a.dtype not in _FLOATS or b.dtype not in _FLOATS or not a.shape[1] or any(s.dtype != torch.float32 or s.dim() != 2 for s in scales):
         return NotImplemented
@@ -93,10 +97,46 @@ def scaled_product_by_recipes(
     use_fast_accum: bool = False,
 ) -> Any:
     """`_scaled_mm_v2`, of scales in float32 that lie as they are."""
+    if recipe_a[0] == recipe_b[0] == _MX and len(recipe_a) == len(recipe_b) == len(scale_a) == len(scale_b) == 1 and not contraction_dim:
+        return _of_small_blocks(a, b, scale_a[0], scale_b[0], (*swizzle_a, *swizzle_b), bias, out_dtype)
     known = (_TENSOR, _ROW, *_BLOCKS)
     if len(recipe_a) != 1 or len(recipe_b) != 1 or {*recipe_a, *recipe_b} - {*known} or any(swizzle_a) or any(swizzle_b) or contraction_dim:
         return NotImplemented
     return scaled_product(a, b, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+
+
+def _of_small_blocks(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    swizzles: Sequence[int],
+    bias: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+) -> Any:
+    """Powers of two for blocks of 32 along K (MX), in tiles of 128 x 4 of which four rows, 32 apart, lie together: sums in float32 per
+    block."""
+    scales, blocks = (scale_a, scale_b), a.shape[1] // _MX_BLOCK
+    sizes = [-(-n // 128) * -(-blocks // 4) * 512 for n in (a.shape[0], b.shape[1])]
+    if [s.numel() for s in scales] != sizes:
+        return NotImplemented
+    if a.dtype not in _FLOATS or b.dtype not in _FLOATS or any(s.dtype != torch.float8_e8m0fnu for s in scales):
+        return NotImplemented
+    if a.shape[1] % _MX_BLOCK or not blocks or tuple(swizzles) != (_TILES, _TILES):
+        return NotImplemented
+    rows, columns = (_in_rows(s, n, blocks).float().t() for s, n in ((scale_a, a.shape[0]), (scale_b, b.shape[1])))
+    sums = _sums(a.reshape(-1, blocks, _MX_BLOCK).transpose(0, 1), b.reshape(blocks, _MX_BLOCK, -1))
+    total = (sums * rows[:, :, None] * columns[:, None, :]).sum(0)
+    if bias is not None:
+        total = total + bias.to(torch.float32)
+    return total.to(out_dtype or a.dtype)
+
+
+def _in_rows(scale: torch.Tensor, rows: int, blocks: int) -> torch.Tensor:
+    """Scales [rows, blocks] of tiles."""
+    down, across = -(-rows // 128), -(-blocks // 4)
+    tiles = scale.reshape(down, across, 32, 4, 4).permute(0, 3, 2, 1, 4)
+    return tiles.reshape(down * 128, across * 4)[:rows, :blocks]
 
 
 def magnitude(x: torch.Tensor) -> Any:
