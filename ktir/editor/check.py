@@ -7,6 +7,7 @@ names and declarations of the functions that it calls; what stands outside of fu
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -73,8 +74,8 @@ def check(text: str) -> Analysis:
 
 
 def check_changed(text: str) -> Analysis:
-    """As `check`, at the price of the functions that are new since a text around them was sound. Where they are sound too, the result is
-    not settled. Never raises."""
+    """As `check`, at the price of the functions that are new since a text around them was sound; of a long text that nobody has checked, as
+    many of its functions as a tenth of a second allows. What only the whole shows is then not settled. Never raises."""
     return _check(text, _check_new)
 
 
@@ -131,10 +132,11 @@ def _keep(index: Index, read: _Read) -> None:
 
 
 def _check_new(index: Index) -> Analysis | None:
-    """What is found in the functions that are new in a module that was sound without them; None where more has changed than a few."""
+    """What is found in the functions that are new in a module that was sound without them, or in the first ones of a long text that was
+    not read yet; None where more has changed than a few."""
     known = _sound.get(_around(index))
     if known is None:
-        return None
+        return _check_first(index)
     head = _Head(index, sound=True)
     alone = [head.with_function(f) for f in index.functions]
     if sum(text not in known for text, _ in alone) > _MOST_NEW:
@@ -173,17 +175,33 @@ def _check_part(index: Index) -> Analysis:
     findings = head.findings()
     values: dict[str, tuple[Value, ...]] = {}
     for function in index.functions:
-        alone, before = head.with_function(function)
-        read = _read(alone)
-        first, indent = index.position(function.start)[0], index.position(function.start)[1]
-        inside = [f for f in read.findings if f.line > before]
-        findings += [_moved(f, first - before) for f in inside]
-        if not inside and not read.sound:
-            findings += [replace(f, line=first + 1, column=indent + 1) for f in read.findings]
-        values |= read.values
+        found, known = head.read(function)
+        findings += found
+        values |= known
     if all(f.severity != "error" for f in findings):
         findings += whole.findings  # what only the functions together show
     return Analysis(list(dict.fromkeys(findings)), values)
+
+
+def _check_first(index: Index) -> Analysis | None:
+    """What the first functions of a long text show alone, as many as there is time for; None of a short one, which is read as a whole."""
+    begin = time.process_time()
+    if not index.functions or index.text.count("\n") < _LONG:
+        return None
+    found, head = Analysis(settled=False), _Head(index)
+    for function in index.functions:
+        findings, values = head.read(function)
+        found.findings += findings
+        found.values |= values
+        if time.process_time() - begin > _AT_FIRST:
+            break
+    return replace(found, findings=list(dict.fromkeys(found.findings)))
+
+
+_LONG = 1000
+"""Lines of a text that takes longer to read than an answer may."""
+_AT_FIRST = 0.1
+"""Seconds of reading, after which a first answer is given."""
 
 
 def _moved(finding: Finding, lines: int) -> Finding:
@@ -255,6 +273,16 @@ class _Head:
         head = "\n".join(line for line in lines if line)
         head += "\n" if head else ""
         return head + " " * self.index.position(function.start)[1] + function.text + self.closing, head.count("\n")
+
+    def read(self, function: Function) -> tuple[list[Finding], dict[str, tuple[Value, ...]]]:
+        """What a function alone shows, at its place in the text."""
+        alone, before = self.with_function(function)
+        read = _read(alone)
+        first, indent = self.index.position(function.start)
+        inside = [_moved(f, first - before) for f in read.findings if f.line > before]
+        if not inside and not read.sound:
+            inside = [replace(f, line=first + 1, column=indent + 1) for f in read.findings]
+        return inside, read.values
 
     def findings(self) -> list[Finding]:
         """What is wrong outside of functions: with aliases, or else with what is around the functions."""

@@ -14,6 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ktir.lang.base.arguments import check_memory
 from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, Mistake, here, kind_of, of_python
 from ktir.lang.base.scalars import element_of, is_float
+from ktir.lang.base.touched import Touched
 from ktir.lang.base.values import converted, tile_of
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, members
@@ -23,15 +24,16 @@ from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layou
 class Array(Shaped, NDArrayOperatorsMixin):
     """Memory of an eager run. Reading gives arrays of NumPy."""
 
-    def __init__(self, array: np.ndarray, *, masked: bool = False) -> None:
-        self._array, self._masked = array, masked
+    def __init__(self, array: np.ndarray, *, masked: bool = False, touched: Touched | None = None) -> None:
+        """touched: notes who reads and writes what, of memory that tiles share."""
+        self._array, self._masked, self._touched = array, masked, touched
         self._done: set[str] = set()
         self.shape, self.dtype = array.shape, array.dtype
 
     @property
     def masked(self) -> Array:
         """The same memory, for keys that may reach beyond it."""
-        other = Array(self._array, masked=True)
+        other = Array(self._array, masked=True, touched=self._touched)
         other._done = self._done
         return other
 
@@ -46,8 +48,9 @@ class Array(Shaped, NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
-            return tile_of(self._array[self._gathered(parts)])
+            return tile_of(self._array[self._noted(self._gathered(parts), writes=False)])
         source, target, extents, shape = _places(parts, self.shape)
+        self._noted(source, writes=False)
         found = np.zeros(extents, self.dtype)
         found[target] = self._array[source]
         found = found.reshape(shape)
@@ -57,17 +60,24 @@ class Array(Shaped, NDArrayOperatorsMixin):
         self._done.add("store")
         parts = parts_of(self.shape, of_device(key), masked=self._masked)
         if any(isinstance(p, Gathered) for p in parts):
-            self._array[self._gathered(parts)] = converted(value, self.dtype)
+            self._array[self._noted(self._gathered(parts), writes=True)] = converted(value, self.dtype)
             return
         source, target, extents, shape = _places(parts, self.shape)
         try:
             given = np.broadcast_to(np.asarray(converted(value, self.dtype)).astype(self.dtype), shape)
         except ValueError:
             raise Mistake(f"expects a tile that can be broadcast to shape {tuple(shape)}, but got shape {np.shape(value)}") from None
-        self._array[source] = given.reshape(extents)[target]
+        self._array[self._noted(source, writes=True)] = given.reshape(extents)[target]
 
     def __iter__(self) -> Any:
         raise Mistake("memory is read by keys, as x[0]; a loop over its rows is 'for i in range(x.shape[0])'")
+
+    def _noted(self, key: tuple[Any, ...], *, writes: bool) -> tuple[Any, ...]:
+        """A key of NumPy by which this tile reads or writes. Raises Mistake for what races with another tile."""
+        run = running.get(None)
+        if self._touched is not None and isinstance(run, EagerTile):
+            self._touched.note(key, run.tile(None), run.exchanges, writes=writes)
+        return key
 
     def _gathered(self, parts: Parts) -> tuple[Any, ...]:
         """The key of NumPy for one with tiles of numbers."""
@@ -89,7 +99,7 @@ class Array(Shaped, NDArrayOperatorsMixin):
             parts = parts_of(self.shape, of_device(inputs[1]), masked=self._masked)
             if any(isinstance(p, Gathered) for p in parts):
                 self._done.add("store")
-                np.add.at(self._array, self._gathered(parts), inputs[2])
+                np.add.at(self._array, self._noted(self._gathered(parts), writes=True), inputs[2])
             else:
                 self[inputs[1]] = self[inputs[1]] + inputs[2]
             return
@@ -254,7 +264,11 @@ def run(function: Callable[..., object], arguments: Mapping[str, Any], parameter
     turns from the first exchange on: the run then begins again."""
 
     def fresh() -> dict[str, Any]:
-        return {name: Array(a.copy()) if isinstance(a, np.ndarray) else Number(a) for name, a in arguments.items()}
+        several = prod(grid or ()) > 1
+        arrays = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray)}
+        numbers = {name: Number(a) for name, a in arguments.items() if name not in arrays}
+        shared = {name: Array(a.copy(), touched=Touched(name, a.shape) if several else None) for name, a in arrays.items()}
+        return {name: shared[name] if name in shared else numbers[name] for name in arguments}
 
     memory = fresh()
     try:

@@ -26,6 +26,7 @@ from ktir.emulator.policy import Policy
 from ktir.emulator.reference import execute
 from ktir.lang import eager
 from ktir.lang.base.arguments import apart, bound, check_memory, numbers, signature
+from ktir.lang.base.constants import constants_given
 from ktir.lang.base.mistakes import Mistake, kind_of
 from ktir.lang.base.outside import outside
 from ktir.lang.control import running
@@ -74,6 +75,8 @@ class _OnChip(NamedTuple):
     executable: Executable
     taken: tuple[int, ...]
     """Positions of the arguments that the program has."""
+    constants: tuple[np.ndarray, ...]
+    """What it takes behind them."""
     said: tuple[Remark, ...]
     """What the compiler decided."""
 
@@ -136,7 +139,7 @@ class Kernel:
                 execute(traced.text, traced.name, values, policy=self.policy, source=self._file)
             else:
                 chip = self._chip(arguments, parameters)[1]
-                chip.executable(*[values[i] for i in chip.taken])
+                chip.executable(*[values[i] for i in chip.taken], *chip.constants)
             for given, value, role in zip(arguments.values(), values, traced.roles, strict=True):
                 if value is not given and role in ("output", "input_output"):
                     given[...] = value
@@ -238,7 +241,8 @@ class Kernel:
                         left = [i for i in range(len(traced.roles)) if i not in numbers]
                         used = {i for i, a in zip(left, function.arguments, strict=True) if next(iter(a.uses), None) is not None}
                         taken = [i for i in taken if i in used]
-                found = _OnChip(Executable.load(compile_logical(module)), tuple(taken), tuple(said))
+                constants = constants_given(functions_of(module)[traced.name])
+                found = _OnChip(Executable.load(compile_logical(module)), tuple(taken), tuple(constants), tuple(said))
             for r in said:
                 remark(r.kind, r.pass_name, r.message, r.location)
             return found

@@ -333,6 +333,8 @@ def _array(build: Builder, array: np.ndarray) -> Tile:
         return found.reshape(array.shape) if array.ndim > 1 else found
     if array.size > MOST_ELEMENTS:
         raise Mistake(f"an array of {array.size} elements stands in the kernel as a constant; make it an argument")
+    if element == "bf16":  # whose numbers an attribute does not give back
+        return _array(build, array.astype(np.float32)).astype(array.dtype)
     type_ = tensor(array.shape, element)
     numbers = [literal(x, array.dtype) for x in array.reshape(-1)]
     if array.size and len(set(numbers)) == 1:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ktir.cost.least import Least, least_of_kernel, least_of_program
+from ktir.cost.least import Least, Views, least_of_kernel, least_of_program
 from ktir.cost.program import kernel_work
 from ktir.diagnostics import KtirError, close_to, some_of
 from ktir.emulator.machine import Machine
@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(machine.report)
             if options.tokens:
                 print("\n".join(["tokens", *(line for kernel in machine.report.kernels for line in kernel.tokens())]))
-            print("\n".join([*_bounds(machine), "roofline", *(f"  {place}" for place in places)]))
+            print(
+                "\n".join([*_bounds(machine, [a.host for a in package.launch_spec.args]), "roofline", *(f"  {place}" for place in places)])
+            )
             if changed:
                 print("\n".join(_what_if(machine, changed)))
             print("\n".join(_longest(machine)))
@@ -113,15 +115,15 @@ def _asked(text: str) -> dict[str, tuple[Resource, ...]]:
     return found
 
 
-def _bounds(machine: Machine) -> list[str]:
+def _bounds(machine: Machine, views: Views) -> list[str]:
     """What bounds the program and its kernels, and what would have to change."""
     found = machine.bottlenecks
     program, target, cycles = machine.program, machine.target, machine.report.cycles
     works = [kernel_work(kernel, target) for kernel in program.kernels]
-    lines = ["bounds", f"  program: {found.program}; {_at_least(least_of_program(program, works, target), cycles)}"]
+    lines = ["bounds", f"  program: {found.program}; {_at_least(least_of_program(program, works, target, views), cycles)}"]
     remedies = {}
     for kernel, bound, work in zip(machine.report.kernels, found.kernels, works, strict=True):
-        lines.append(f"  kernel '{kernel.name}': {bound}; {_at_least(least_of_kernel(program, work, target), kernel.cycles)}")
+        lines.append(f"  kernel '{kernel.name}': {bound}; {_at_least(least_of_kernel(program, work, target, views), kernel.cycles)}")
         remedies[bound.resource] = f"  to relieve the {bound.resource.title}: {bound.resource.remedy}"
     return [*lines, *remedies.values()]
 

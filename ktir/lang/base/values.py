@@ -8,7 +8,7 @@ import numpy as np
 
 from ktir.arithmetic.elementary import from_float
 from ktir.lang.base.mistakes import Mistake
-from ktir.lang.base.scalars import ELEMENTS, element_of, family
+from ktir.lang.base.scalars import ELEMENTS, element_of, family, literal
 
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divmod"})
 
@@ -49,6 +49,10 @@ class Values(np.ndarray):
 
     def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
         found = super().__array_function__(function, types, given, options)
+        if function is np.where and isinstance(found, np.ndarray):  # it alone lets numbers wrap around that do not fit
+            for number in given[1:]:
+                if type(number) is int and found.dtype.kind == "i":
+                    literal(number, found.dtype)
         return tile_of(found) if isinstance(found, np.ndarray) else found
 
 

@@ -71,3 +71,39 @@ def test_loops_that_are_walked_otherwise_are_refused(kernel: Any, words: str, on
         kernel.using(grid=4, on=on)(x, y)
     assert "test_dealing.py" in str(caught.value.location)
     assert not y.any()
+
+
+@pytest.mark.parametrize("on", ["numpy", "executor", "chip"])
+def test_an_axis_along_which_nothing_is_dealt_is_a_race(on: Any) -> None:
+    """Its tiles would do the same work again, and store the same elements."""
+
+    @lang.kernel
+    def repeated(x, y):
+        for rows in lang.blocks(x.shape[0], 2, axis=0):
+            y[rows] = x[rows] * 2
+
+    x = np.ones((8, 64), np.float32)
+    with pytest.raises(Exception, match=r"writes .* (written by tile|another core writes)"):
+        repeated.using(grid=(2, 2), on=on)(x, np.zeros_like(x))
+    repeated.using(grid=(2, 1), on=on)(x, y := np.zeros_like(x))
+    assert (y == 2).all()
+
+
+@pytest.mark.parametrize("on", ["numpy", "executor"])
+def test_what_another_tile_writes_is_not_read(on: Any) -> None:
+    @lang.kernel
+    def turned(y):
+        t = lang.tile_id()
+        y[t] = y[(t + 1) % 2] + 1
+
+    with pytest.raises(Exception, match=r"of 'y' on tile ., and it is (read|written) by tile"):
+        turned.using(grid=2, on=on)(np.zeros((2, 64), np.float32))
+
+    @lang.kernel
+    def met(y):
+        t = lang.tile_id()
+        v = lang.shift(y[(t + 1) % 2])
+        y[t] = v + 1
+
+    met.using(grid=2, on=on)(y := np.zeros((2, 64), np.float32))
+    assert (y == 1).all()

@@ -111,9 +111,7 @@ def test_what_is_carried_and_exchanged(on: Any, grid: Any) -> None:
     y = np.zeros((3, 64), np.int8)
     lang.kernel(body).using(on=on, grid=grid)(x, y)
     sums = x.sum(1, dtype=np.int8)
-    assert np.array_equal(y, sums.sum(0, dtype=np.int8) + np.roll(sums, 1, 0)) or np.array_equal(
-        y, sums.sum(0, dtype=np.int8) + np.roll(sums, -1, 0)
-    )
+    assert any(np.array_equal(y, sums.sum(0, dtype=np.int8) + np.roll(sums, way, 0)) for way in (1, -1))
 
 
 @pytest.mark.parametrize(("on", "grid"), [("executor", 2), ("chip", 2)])
@@ -125,3 +123,14 @@ def test_a_table_of_small_integers(on: Any, grid: Any) -> None:
     x, ids = np.arange(10 * 64, dtype=np.float32).reshape(10, 64), np.array([3, 1, 9, 0, 0, 7, 2, 5], np.int16)
     lang.kernel(body).using(on=on, grid=grid)(x, ids, y := np.zeros((8, 64), np.float32))
     assert np.array_equal(y, x[ids])
+
+
+@pytest.mark.parametrize("on", ["numpy", "executor", "chip"])
+def test_numbers_that_do_not_fit(on: Any) -> None:
+    """`np.where` alone would let them wrap around."""
+
+    def body(x, y):
+        y[:] = np.where(x[:] > 0, 300, x[:])
+
+    with pytest.raises(lang.Mistake, match="300 is beyond int8, which holds -128 to 127"):
+        lang.kernel(body).using(on=on, grid=1)(np.ones(64, np.int8), np.zeros(64, np.int8))

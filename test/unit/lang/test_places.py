@@ -50,14 +50,14 @@ def test_all_ops(name: str) -> None:
 
 
 @lang.kernel
-def widened(x: NDArray[np.int8], y: NDArray[np.float16]) -> None:
+def narrowed(x: NDArray[np.float64], y: NDArray[np.float16]) -> None:
     for rows in lang.blocks(y.shape[0], None):
         y[rows] = x[rows].astype(np.float16)
 
 
 def test_arguments() -> None:
     """What the chip refuses of an argument is told at the kernel."""
-    _, first = inspect.getsourcelines(widened.function)
-    with pytest.raises(KtirError, match="its elements are i8") as error:
-        widened[4].using(on="chip")(np.ones((16, 64), np.int8), np.zeros((16, 64), np.float16))
+    _, first = inspect.getsourcelines(narrowed.function)
+    with pytest.raises(KtirError, match="its elements are f64") as error:
+        narrowed[4].using(on="chip")(np.ones((16, 64), np.float64), np.zeros((16, 64), np.float16))
     assert f"{Path(__file__).name}:{first}:" in str(error.value) or f"{Path(__file__).name}:{first + 1}:" in str(error.value)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -25,8 +26,8 @@ def numbers(dtype: Any, count: int) -> np.ndarray:
     """Special values first, then some of all magnitudes."""
     if np.dtype(dtype).kind == "i":
         return np.concatenate([[0, 1, -1, 2, -2, 7, -7], rng.integers(-99, 99, count - 7)]).astype(dtype)
-    limits = np.finfo(dtype)
-    some = [0.0, -0.0, 0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 0.1, -0.1, np.inf, -np.inf, np.nan, limits.max, limits.tiny]
+    limits = ml_dtypes.finfo(dtype)
+    some = [0.0, -0.0, 0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 0.1, -0.1, np.inf, -np.inf, np.nan, float(limits.max), float(limits.tiny)]
     rest = rng.standard_normal(count - len(some)) * 2.0 ** rng.integers(-4, 5, count - len(some))
     return np.concatenate([some, rest]).astype(dtype)
 
@@ -69,6 +70,47 @@ def test_functions_of_floats(dtype: Any, on: Any, grid: Any) -> None:
     with np.errstate(all="ignore"):
         wide = [f(x.astype(np.float64), y.astype(np.float64)).astype(dtype) for f in functions]
     same(found, np.stack(wide), [*UNARY, *ROUNDED, *TRUTHS], (x, y))
+
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def known(name: str) -> bool:
+    """Whether NumPy has a function of bfloat16, as `ml_dtypes` gives it."""
+    function = getattr(np, name)
+    try:
+        return bool(function.resolve_dtypes((BFLOAT16,) * function.nin + (None,)))
+    except TypeError:
+        return False
+
+
+@pytest.mark.parametrize(("on", "grid"), ENGINES)
+def test_functions_of_bfloat16(on: Any, grid: Any) -> None:
+    """Those of f32, rounded, as `ml_dtypes` has them."""
+    x, y = pairs(BFLOAT16)
+    one, two = ([n for n in names if known(n)] for names in (UNARY, [*ROUNDED, *TRUTHS]))
+    assert len(one) > 25
+    assert len(two) > 12
+    functions = [*(of_one(getattr(np, n)) for n in one), *(getattr(np, n) for n in two)]
+    found = found_of(functions, (x, y), BFLOAT16, on, grid)
+    with np.errstate(all="ignore"):
+        wide = [f(x.astype(np.float64), y.astype(np.float64)).astype(np.float32).astype(BFLOAT16) for f in functions]
+    same(found.astype(np.float32), np.stack(wide).astype(np.float32), [*one, *two], (x, y))
+
+
+@pytest.mark.parametrize(("on", "grid"), ENGINES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_along_each_dim(axis: int, on: Any, grid: Any) -> None:
+    """In f32 in whatever order: within the bound of a sum of n numbers, against float64."""
+    x = rng.standard_normal((70, 130)).astype(np.float32)
+
+    def body(x, z):
+        z[:] = x[:].sum(axis)
+
+    z = np.zeros(x.shape[1 - axis], np.float32)
+    lang.kernel(body).using(on=on, grid=grid)(x, z)
+    wide = x.astype(np.float64)
+    assert (np.abs(z - wide.sum(axis)) <= x.shape[axis] * 2.0**-24 * np.abs(wide).sum(axis)).all()
 
 
 @pytest.mark.parametrize(("on", "grid"), ENGINES)
