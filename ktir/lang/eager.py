@@ -145,22 +145,31 @@ class Meeting:
 
     def __init__(self, tiles: int) -> None:
         self.tiles, self.turn = tiles, threading.Condition()
-        self.rounds: list[dict[int, Any]] = []
-        self.ended = 0
+        self.rounds: dict[tuple[tuple[int, ...], int], dict[int, Any]] = {}
+        self.waiting: dict[int, tuple[tuple[int, ...], int]] = {}
+        """Of each tile that waits, the exchange."""
+        self.ended: set[int] = set()
         self.failed: BaseException | None = None
 
-    def meet(self, number: int, tile: int, value: Any) -> dict[int, Any]:
-        """The values of all tiles in an exchange; `number` counts those of this tile."""
-        if len(self.rounds) == number:
-            self.rounds.append({})
-        everyone = self.rounds[number]
+    def meet(self, group: tuple[int, ...], number: int, tile: int, value: Any) -> dict[int, Any]:
+        """The values of the tiles of a group in an exchange; `number` counts those of this tile in this group."""
+        everyone = self.rounds.setdefault((group, number), {})
         everyone[tile] = value
+        self.waiting[tile] = group, number
         self.turn.notify_all()
-        while len(everyone) < self.tiles:
-            if self.failed is not None or self.ended:
-                raise Mistake("this exchange waits for tiles that have ended without it")
+        while len(everyone) < len(group):
+            if self.failed is not None or self._stuck(group, everyone):
+                raise Mistake("this exchange waits for tiles that have ended without it, or wait in another one")
             self.turn.wait()
+        self.waiting.pop(tile, None)
         return everyone
+
+    def _stuck(self, group: tuple[int, ...], everyone: Mapping[int, Any]) -> bool:
+        """Whether a tile of the group has ended without coming, or nobody is left who may come."""
+        if any(t in self.ended for t in group if t not in everyone):
+            return True
+        blocked = [t for t, (g, n) in self.waiting.items() if len(self.rounds[g, n]) < len(g)]
+        return len(blocked) + len(self.ended) == self.tiles
 
 
 class EagerTile:
@@ -169,6 +178,8 @@ class EagerTile:
     def __init__(self, grid: tuple[int, ...] | None, place: tuple[int, ...], meeting: Meeting | None = None) -> None:
         self.grid, self.place, self.meeting = grid, place, meeting
         self.exchanges = 0
+        self.met: dict[tuple[int, ...], int] = {}
+        """Exchanges of each group so far."""
         self.dealt: tuple[int, ...] = ()
         self.fault: Mistake | None = None
         self._loops: list[object] = []
@@ -215,7 +226,9 @@ class EagerTile:
         if self.meeting is None and prod(self.grid) > 1:
             raise _Together
         mine = self.tile(None)
-        values = {mine: value} if self.meeting is None else self.meeting.meet(self.exchanges, mine, np.array(value))
+        number = self.met.get(tuple(group), 0)
+        values = {mine: value} if self.meeting is None else self.meeting.meet(tuple(group), number, mine, np.array(value))
+        self.met[tuple(group)] = number + 1
         self.exchanges += 1
         return tile_of(kind.deliver([np.asarray(values[i]) for i in group], position))
 
@@ -247,7 +260,7 @@ def _run_together(function: Callable[..., object], memory: Mapping[str, Any], pa
                 _run_tile(function, memory, parameters, EagerTile(grid, place, meeting))
             except BaseException as error:
                 meeting.failed = meeting.failed or error
-            meeting.ended += 1
+            meeting.ended.add(int(np.ravel_multi_index(place, grid)))
             meeting.turn.notify_all()
 
     threads = [threading.Thread(target=work, args=(place,)) for place in product(*map(range, grid))]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ktir.analysis.interface.parameters import bytes_of
 from ktir.analysis.points import Points, function_of, is_index
 from ktir.diagnostics import refused
@@ -147,8 +150,19 @@ class KernelWriter:
     def block(self, block: ir.Block) -> None:
         for view in block.operations:
             with view.operation.location:
+                self.missing.forget(view.operation)
                 self.op(view.operation)
-                self.missing.note(view.operation, self.points.live)
+                if is_a(view.operation, scf.IfOp) and len(view.operation.results):
+                    if self.missing.of:
+                        self.missing.branches(view.operation, self._taken(view.operation.operands[0]))
+                else:
+                    self.missing.note(view.operation, self.points.live)
+
+    def _taken(self, condition: ir.Value) -> NDArray[np.bool_]:
+        """Where a condition holds; where data decides, it may and may not on each tile."""
+        if self.tables.is_data(condition):
+            return np.array([[True, False]] * self.tiles)
+        return np.broadcast_to(self.points(condition) != 0, self.points.live.shape)
 
     def op(self, op: ir.Operation) -> None:
         if self.wanted is not None and not is_wanted(self, op):

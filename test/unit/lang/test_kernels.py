@@ -406,10 +406,54 @@ def not_as_often(x, y):
         y[...] = lang.all_reduce(x[...])
 
 
+@lang.kernel
+def in_some_groups(x, y):
+    acc = lang.zeros(x.shape[-1])
+    acc[...] = x[lang.tile_id()]
+    for i in lang.range(3):
+
+        @lang.when(i + lang.tile_id(0) != 1)
+        def _():
+            acc[...] = lang.all_reduce(acc, axis=1) + lang.shift(x[lang.tile_id()], axis=1)
+
+    y[lang.tile_id()] = acc
+
+
+@pytest.mark.parametrize("on", [*PLACES, "chip"])
+def test_exchanges_in_branches_that_whole_groups_take(on: Any) -> None:
+    """By the number of the group, and by the trip."""
+    x = rng.standard_normal((6, 70)).astype(np.float32)
+    in_some_groups.using(grid=(2, 3), on=on)(x, y := np.zeros_like(x))
+    for group in range(2):
+        own = wide(x[3 * group : 3 * group + 3])
+        acc = own
+        for i in range(3):
+            if i + group != 1:
+                acc = acc.sum(0) + torch.roll(own, 1, 0)
+        close(y[3 * group : 3 * group + 3], acc, 2**-20)
+
+
+@pytest.mark.parametrize("kernel", [half_there, not_as_often])
+@pytest.mark.parametrize("on", PLACES)
+def test_exchanges_that_some_tiles_do_not_reach_wait_for_ever(kernel: Any, on: Any) -> None:
+    with pytest.raises(KtirError, match=r"waits (for tiles that have ended without it|on tile . for tile .)"):
+        kernel[2].using(on=on)(np.ones((2, 64), np.float32), np.zeros((2, 64), np.float32))
+
+
+def test_tiles_that_wait_for_each_other_in_different_exchanges() -> None:
+    @lang.kernel
+    def crossed(x, y):
+        one, other = (0, 1) if int(lang.tile_id()) in (0, 3) else (1, 0)
+        y[lang.tile_id()] = lang.all_reduce(lang.all_reduce(x[lang.tile_id()], axis=one), axis=other)
+
+    with pytest.raises(lang.Mistake, match="or wait in another one"):
+        crossed.using(grid=(2, 2), on="numpy")(np.ones((4, 64), np.float32), np.zeros((4, 64), np.float32))
+
+
 @pytest.mark.parametrize("kernel", [half_there, not_as_often])
 @pytest.mark.parametrize("way", ["pin", "auto"])
 def test_exchanges_that_some_tiles_do_not_reach_are_refused_at_their_line(kernel: Any, way: Any) -> None:
-    with pytest.raises(KtirError, match="exchanges between tiles that do not all run at once") as caught:
+    with pytest.raises(KtirError, match=r"lets tile . receive from tile ., which does not get there") as caught:
         kernel[2].using(on="chip", way=way)(np.ones((2, 64), np.float32), np.zeros((2, 64), np.float32))
     assert str(caught.value).startswith(__file__)
 

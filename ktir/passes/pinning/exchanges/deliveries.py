@@ -46,11 +46,17 @@ class Role:
 
 
 def exchanged(
-    op: ir.Operation, given: Sequence[Value], identities: Callable[[], list[Value]], combine: Combine, cores: Cores
+    op: ir.Operation,
+    given: Sequence[Value],
+    identities: Callable[[], list[Value]],
+    combine: Combine,
+    cores: Cores,
+    live: Sequence[bool],
 ) -> tuple[list[Value], NDArray[np.bool_]]:
-    """What a delivery of contributions makes, and the tiles that have nothing of it. Raises Unsupported."""
+    """What a delivery of contributions makes, and the tiles that have nothing of it, those that do not get there included; `live` are
+    those that do. Raises Unsupported."""
     run = range(cores.first, min(cores.first + cores.count, cores.tiles))
-    members = Members.of(op, cores.tiles, run)
+    members = Members.of(op, cores.tiles, run, live)
     if not members.sources:
         raise refused(op, f"gives nothing to tiles {run.start} to {run.stop - 1}, which run at once, which is not pinned yet")
     missing = np.array([t in run and t - run.start not in members.sources for t in range(cores.tiles)])

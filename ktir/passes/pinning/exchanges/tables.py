@@ -36,9 +36,9 @@ class Members:
     size: dict[int, int]
 
     @staticmethod
-    def of(op: ir.Operation, tiles: int, run: range) -> Members:
-        """Those of a delivery among the tiles that run at once. Raises Unsupported for sets of tiles that are not bounded by constants, and
-        where one receives from a tile that runs at another time."""
+    def of(op: ir.Operation, tiles: int, run: range, live: Sequence[bool]) -> Members:
+        """Those of a delivery among the tiles that run at once; `live`: per tile whether it gets there. Raises Unsupported for sets of
+        tiles that are not bounded by constants, and where one receives from a tile that runs at another time, or does not get there."""
         found = Members({}, {}, {})
         dependency = op.attributes["producer_dependency_per_consumer"] if "producer_dependency_per_consumer" in op.attributes else None
         for g in groups(op):
@@ -47,8 +47,10 @@ class Members:
             for place, tile in enumerate(consumers):
                 symbols = () if dependency is None else (tile,) if "[s0]" in str(dependency).split(":")[0] else (tile, g)
                 sources = _tiles(op, "producer_dependency_per_consumer", symbols, tiles) if symbols else producers
-                if tile not in run:
+                if tile not in run or not live[tile]:
                     continue
+                if gone := [s for s in sources if not live[s]]:
+                    raise refused(op, f"lets tile {tile} receive from tile {gone[0]}, which does not get there")
                 if other := [s for s in sources if s not in run]:
                     raise refused(op, f"lets tile {tile} receive from tile {other[0]}, which runs in another turn of the {len(run)} cores")
                 core = tile - run.start

@@ -52,9 +52,10 @@ class Writer(Protocol):
 
 
 def _cores(writer: Writer, op: ir.Operation) -> Cores:
-    """The tiles of an exchange, which all have to be there at the same time: those of a turn."""
-    if writer.guard is not None and (writer.idle is None or writer.guard != writer.idle):
-        raise refused(op, "exchanges between tiles that do not all run at once, which is not pinned yet")
+    """The tiles of an exchange, which all have to be there at the same time: those of a turn. Others of it take part in the rounds, and
+    nobody sees what they get."""
+    if writer.tiles != writer.cores and writer.guard is not None and (writer.idle is None or writer.guard != writer.idle):
+        raise refused(op, "exchanges between some tiles of a turn, which is not pinned yet")
     if writer.tiles != writer.cores:
         return Cores(writer.cores, writer.core, writer.turn * writer.cores, writer.tiles)
     grid = writer.points.kernel.grid
@@ -62,6 +63,14 @@ def _cores(writer: Writer, op: ir.Operation) -> Cores:
     for at, extent in zip(writer.coordinates[1:], grid[1:], strict=True):
         number = arith.AddIOp(arith.MulIOp(number, index_constant(extent)).result, at).result
     return Cores(writer.cores, number, 0, writer.tiles)
+
+
+def _live(writer: Writer, op: ir.Operation) -> list[bool]:
+    """Per tile whether it gets to an exchange. Raises Unsupported where it does in some trips only."""
+    here = writer.points.live.reshape(writer.tiles, -1)
+    if (here.any(1) != here.all(1)).any():
+        raise refused(op, "exchanges in some trips of a loop that is not written out, which is not pinned yet")
+    return list(map(bool, np.any(here, axis=1).flat))
 
 
 def produce(writer: Writer, op: ir.Operation) -> None:
@@ -96,7 +105,8 @@ def deliver(writer: Writer, op: ir.Operation) -> None:
         return [writer.value(v, end) for v in end.operands]
 
     given = [writer.value(v, op) for v in contributed(op)]
-    found, missing = exchanged(op, given, lambda: [writer.value(v, op) for v in list(op.operands)[1:]], combine, _cores(writer, op))
+    cores, live = _cores(writer, op), _live(writer, op)
+    found, missing = exchanged(op, given, lambda: [writer.value(v, op) for v in list(op.operands)[1:]], combine, cores, live)
     writer.values.update(zip(op.results, found, strict=True))
     if missing.any():
         writer.missing.of.update(dict.fromkeys(op.results, missing))
