@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +46,11 @@ def _extents(spec: Any, block: int) -> tuple[tuple[tuple[int, ...], torch.dtype]
         return tuple(zip(spec.shapes, spec.dtypes, strict=True))
     dtype = torch.float8_e4m3fn if spec.dtype == torch.uint8 else spec.dtype  # vLLM leaves to kernels what its bytes are
     return (((block, spec.num_kv_heads, spec.head_size), dtype),) * 2
+
+
+def block_bytes(spec: Any) -> int:
+    """Of a block of the scheduler, in the largest tensor that a layer keeps."""
+    return max(prod(shape) * dtype.itemsize for shape, dtype in _extents(spec, spec.block_size))
 
 
 class Inputs:

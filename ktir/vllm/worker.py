@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from ktir.vllm.runner import SpyreModelRunner
-from ktir.vllm.upstream import CompilationTimes, Worker, current_platform, init_worker_distributed_environment, set_random_seed
+from ktir import config
+from ktir.vllm.runner import SpyreModelRunner, block_bytes
+from ktir.vllm.upstream import (
+    CompilationTimes,
+    EncoderOnlyAttentionSpec,
+    Worker,
+    current_platform,
+    init_worker_distributed_environment,
+    set_random_seed,
+)
 
 
 class SpyreWorker(Worker):
@@ -31,10 +40,15 @@ class SpyreWorker(Worker):
         self.asleep: dict[str, list[tuple[torch.Tensor, torch.Size, tuple[int, ...]]]] = {}
 
     def determine_available_memory(self) -> int:
-        """Bytes for the cache: room for every sequence in full, and block 0, which belongs to none, so that nothing is preempted."""
+        """Bytes for the cache: room for every sequence in full, and block 0, which belongs to none, so that nothing is preempted. Pages are
+        looked up: there are no more blocks than an address reaches, and where that is less, sequences wait for them."""
         specs = self.model_runner.get_kv_cache_spec().values()
         seats = self.vllm_config.scheduler_config.max_num_seqs
-        return sum(seats * spec.max_memory_usage_bytes(self.vllm_config) + spec.page_size_bytes for spec in specs)
+        span = config.current().machine().span_bytes
+        kept = [spec for spec in specs if not isinstance(spec, EncoderOnlyAttentionSpec)]
+        most = min((span // block_bytes(spec) for spec in kept), default=sys.maxsize)
+        wanted = ((spec, seats * spec.max_memory_usage_bytes(self.vllm_config) + spec.page_size_bytes) for spec in specs)
+        return sum(min(whole, most * spec.page_size_bytes) for spec, whole in wanted)
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
         start = time.perf_counter()

@@ -16,6 +16,7 @@ from torch._dynamo.utils import counters
 from vllm import LLM, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
 
+from ktir import config
 from ktir.vllm import upstream
 
 LENGTHS = [3, 8, 5, 90, 15, 4]
@@ -170,6 +171,20 @@ def test_a_preempted_sequence_goes_on_where_it_was(tmp_path: Path) -> None:
     cases = oracle(folder).fair([], 40, 4, TOKENS)
     found = generated(llm, [prompt for prompt, _ in cases], TOKENS)
     assert preempted
+    assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
+
+
+def test_a_cache_has_no_more_blocks_than_an_address_reaches(tmp_path: Path) -> None:
+    """Four sequences of five pages where an address reaches fewer: they wait for each other, on the chip alone."""
+    folder = make("llama", tmp_path)
+    spec = next(iter(runner(engine(folder)).get_kv_cache_spec().values()))
+    each = spec.page_size_bytes // 2  # keys, or values
+    (tmp_path / "near.toml").write_text(f"span_bytes = {12 * each}\n")
+    with config.patch(target=str(tmp_path / "near.toml")):
+        llm = engine(folder, enable_prefix_caching=False)
+        assert llm.llm_engine.vllm_config.cache_config.num_gpu_blocks == 12
+        cases = oracle(folder).fair([], 40, 4, TOKENS)
+        found = generated(llm, [prompt for prompt, _ in cases], TOKENS)
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 
