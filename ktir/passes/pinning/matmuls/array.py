@@ -19,12 +19,13 @@ class ArrayProduct:
         """At the insertion point."""
         self.shape = (*a.shape[:-1], b.shape[1])
         self.blocks = sticks(b.shape[0])
-        self._rows, self._weights = _zeroed(a, op), _weights(b, op)
+        self._rows, self._turned = _zeroed(a, op), _is_turned(b)
+        self._weights = _turned(b, op) if self._turned else _weights(b, op)
 
     def sums(self, blocks: range, type_: ir.Type) -> ir.Value:
         """The tensor of the sums over some blocks, at the insertion point."""
         shape = [sticks(self.shape[-1]), physical_shape(self.shape, len(self.shape) - 1)[1], LANES]
-        return _product(self._rows, self._weights, shape, blocks, type_)
+        return _product(self._rows, self._weights, shape, blocks, type_, self._turned)
 
 
 def _zeroed(a: Value, op: ir.Operation) -> ir.Value:
@@ -42,6 +43,24 @@ def _zeroed(a: Value, op: ir.Operation) -> ir.Value:
         return arith.SelectOp(lives, scalars[0], constant(type_.element_type, 0.0)).result
 
     return elementwise([made], tensor.EmptyOp(list(type_.shape), type_.element_type).result, masked)
+
+
+def _is_turned(b: Value) -> bool:
+    """Whether the second operand lies in memory with K side by side: loaded so, it is no element by element load."""
+    leaf = b.element
+    if not isinstance(leaf, Leaf) or not isinstance(leaf.source, Loaded) or not {0, 1} <= set(leaf.walk) or 1 in b.shape:
+        return False
+    along_k, along_n = (leaf.walk.index(d) for d in (0, 1))
+    dims = leaf.source.place.dims
+    whole_blocks = dims[along_n].room is None or b.shape[1] % LANES == 0  # else zeros would stand behind rows that are clipped
+    return dims[along_k].stride == 1 != dims[along_n].stride and along_k not in leaf.source.in_rows and whole_blocks
+
+
+def _turned(b: Value, op: ir.Operation) -> ir.Value:
+    """The second operand [sticks of K, N, 64], with rows of zeros up to whole blocks."""
+    leaf = b.element
+    assert isinstance(leaf, Leaf)
+    return leaf.source.physical(leaf.walk.index(0), ((b.shape[1], leaf.walk.index(1)),), op, LANES)
 
 
 def _weights(b: Value, op: ir.Operation) -> ir.Value:
@@ -62,8 +81,8 @@ def _weights(b: Value, op: ir.Operation) -> ir.Value:
     return whole
 
 
-def _product(a: ir.Value, b: ir.Value, shape: Sequence[int], blocks: range, type_: ir.Type) -> ir.Value:
-    """The sums over some blocks of K, stick by stick of N."""
+def _product(a: ir.Value, b: ir.Value, shape: Sequence[int], blocks: range, type_: ir.Type, turned: bool) -> ir.Value:
+    """The sums over some blocks of K, stick by stick of N; `turned`: the second operand has K in its sticks."""
     f32 = ir.F32Type.get()
     block = [1, *shape[1:]]
     first, last, one = (index_constant(i) for i in (0, shape[0], 1))
@@ -73,10 +92,11 @@ def _product(a: ir.Value, b: ir.Value, shape: Sequence[int], blocks: range, type
         inner = scf.ForOp(index_constant(blocks.start), index_constant(blocks.stop), index_constant(1), [zeros])
         with ir.InsertionPoint(inner.body):
             at = inner.induction_variable
-            row = arith.MulIOp(at, index_constant(LANES)).result
+            stick, block_ = (at, outer.induction_variable) if turned else (outer.induction_variable, at)
+            row = arith.MulIOp(block_, index_constant(LANES)).result
             left = part(a, [at, 0, 0], block)
-            right = part(b, [outer.induction_variable, row, 0], [1, LANES, LANES])
-            maps = [affine_map(3, walk) for walk in ([None, 0, 2], [None, 2, 1], [None, 0, 1])]
+            right = part(b, [stick, row, 0], [1, LANES, LANES])
+            maps = [affine_map(3, walk) for walk in ([None, 0, 2], [None, 1, 2] if turned else [None, 2, 1], [None, 0, 1])]
             kinds = ["parallel", "parallel", "reduction"]
             scf.YieldOp([generic([left, right], inner.inner_iter_args[0], maps, kinds, _multiply, loc=ir.Location.current)])
         done = elementwise([inner.results[0]], tensor.EmptyOp(block, type_).result, lambda s: _rounded(s[0], type_))

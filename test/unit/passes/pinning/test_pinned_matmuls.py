@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pinned import equal, package_of
 
+from ktir import lang
 from ktir.checking.stream import check_package
 from ktir.diagnostics import KtirError
 from ktir.runtime.executable import Executable
@@ -208,3 +209,22 @@ def test_other_forms(op: str, shapes: list[tuple[int, ...]], letters: str) -> No
     executable = equal(form(op, shapes), given)
     executable(*given)
     assert np.allclose(given[2], wanted, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 70, 33), (4, 64, 128), (8, 130, 200), (1, 40, 64)], ids=str)
+def test_a_second_operand_that_lies_with_k_side_by_side(shape: tuple[int, int, int]) -> None:
+    """As keys of attention do: it is loaded as it lies, which takes no longer than one that is not transposed."""
+    rows, k, n = shape
+
+    def transposed(x, w, y):
+        y[lang.tile_id()] = lang.dot(x[lang.tile_id()], w[lang.tile_id()].T)
+
+    def as_it_lies(x, w, y):
+        y[lang.tile_id()] = lang.dot(x[lang.tile_id()], w[lang.tile_id()])
+
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, rows, k)).astype(np.float16), np.zeros((2, rows, n), np.float32)
+    w = rng.standard_normal((2, n, k)).astype(np.float16)
+    one = equal(lang.kernel(transposed)[2].traced(x, w, y).text, [x, w, y])
+    other = lang.kernel(as_it_lies)[2].cycles(x, w.transpose(0, 2, 1).copy(), y)
+    assert one.machine.report.cycles <= 1.25 * other
