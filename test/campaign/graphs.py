@@ -2,12 +2,14 @@
 
     python test/campaign/graphs.py --programs 2000 --seed 0
     python test/campaign/graphs.py --programs 2000 --seed 0 --layers
+    python test/campaign/graphs.py --programs 2000 --seed 0 --near
 
 Ops are drawn one by one: views of inputs (transposed, sliced, spread, backwards, repeated), pointwise chains with permuted and broadcast
 operands, reductions, contractions, reshapes, slices, pads, concatenations, masks by position, in f16 and f32; arithmetic, comparisons,
 conversions and reductions of i32, i64 and i1; gathers and scatters of rows, scans, sorts; blocks of models such as norms and attention;
 buffers that are read and written. Or layers, of which several kernels share parts: projections into heads, readers of the same sums, rows
-of several loops, bytes, long rows. What no op used is stored at the end, so nothing is dead.
+of several loops, bytes, long rows. With `--near`, the machine's addresses span a part of the largest buffer, so that transfers are cut;
+that some division or step reaches further is no finding. What no op used is stored at the end, so nothing is dead.
 
 The command checks one program per seed: NumPy's values, then every level and both modes of the emulator. A finding is a line, with the
 program in a file; the status is 1 if there was one.
@@ -20,7 +22,9 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -79,15 +83,42 @@ def each(seeds: range, check: Callable[[int], None]) -> None:
             raise AssertionError(f"graph({seed})") from error
 
 
-def check(seed: int, *, layers: bool = False) -> None:
+@contextmanager
+def near_target(seed: int, arguments: list[np.ndarray]) -> Iterator[str]:
+    """The file of a target whose addresses span a part of the largest argument; what reaches further all the same ends the block."""
+    from ktir.diagnostics import KtirError
+
+    random_ = random.Random(seed)
+    span = max(max(a.nbytes for a in arguments) // random_.choice((1, 2, 4)), 1024) // 128 * 128
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "near.toml"
+        path.write_text(f"span_bytes = {span}\n")
+        try:
+            yield str(path)
+        except KtirError as error:
+            if not any(words in str(error) for words in ("can be addressed", "bytes of addresses")):
+                raise
+
+
+def check(seed: int, *, layers: bool = False, near: bool = False) -> None:
     """Raises Mismatch where a level changes values, KtirError where one refuses the program, AssertionError where NumPy has others."""
+    from ktir import config
+
+    text, arguments = program(seed, layers=layers)
+    if not near:
+        _check(seed, text, arguments)
+        return
+    with near_target(seed, arguments) as target, config.patch(target=target):
+        _check(seed, text, arguments)
+
+
+def _check(seed: int, text: str, arguments: list[np.ndarray]) -> None:
     from campaign import graph_numpy
 
     from ktir import config
     from ktir.checking import check_levels
     from ktir.checking.compare import compare
 
-    text, arguments = program(seed, layers=layers)
     with config.patch(verify_each=True):
         levels = check_levels(text, arguments, cores=CORES[seed % len(CORES)], source=f"graph-{seed}.mlir")
     for number, (wanted, found) in enumerate(zip(graph_numpy.run(text, arguments), levels[0].arrays, strict=True)):
@@ -101,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=2000, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first program; the others follow")
     parser.add_argument("--layers", action="store_true", help="layers of models instead of single ops")
+    parser.add_argument("--near", action="store_true", help="on a machine whose addresses span little")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="for one program")
     parser.add_argument("--reproducers", type=Path, default=ROOT / "build/graphs", metavar="DIR", help="where programs with findings go")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -112,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
     findings = 0
     worker = Worker(__file__)
     for seed in tqdm(range(options.seed, options.seed + options.programs), unit="program", disable=None):
-        answer = worker.ask({"seed": seed, "layers": options.layers}, options.timeout)
+        answer = worker.ask({"seed": seed, "layers": options.layers, "near": options.near}, options.timeout)
         if isinstance(answer, str):
             answer = {"finding": answer}
             worker.stop()

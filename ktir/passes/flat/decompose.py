@@ -369,6 +369,7 @@ def _integer_reduction(g: Generic) -> None:
     name = g.yielded.owner.operation.name if not isinstance(g.yielded.owner, ir.Block) else ""
     sizes = shape(op.results[0])
     init = g.init
+    exact = name in names(arith.MaxSIOp, arith.MinSIOp) and _is_exact(g)
 
     def reduced(part: Callable[[ir.Value, list[ir.Value]], ir.Value], kind: str, *more: ir.Value) -> ir.Value:
         """The reduction of `part` of what is combined, which also gets scalars of `more`, tensors of the result's shape."""
@@ -383,7 +384,7 @@ def _integer_reduction(g: Generic) -> None:
 
     def combined(parts: Sequence[ir.Value], join: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
         """The reduction with what stood in the accumulator before."""
-        if _is_neutral(init, name):
+        if _is_neutral(init, name, exact):
             return _pointwise(parts, type_, join)
 
         def body(scalars: list[ir.Value]) -> ir.Value:
@@ -398,7 +399,7 @@ def _integer_reduction(g: Generic) -> None:
         elif name in names(arith.MaxUIOp, arith.MinUIOp) and type_.width < 32:
             found = reduced(lambda x, _: arith.UIToFPOp(_f32(), x).result, name[6:9])
             result = combined([found], lambda a: arith.TruncIOp(type_, arith.FPToSIOp(i32_type(), a[0]).result).result)
-        elif name in names(arith.MaxSIOp, arith.MinSIOp) and _is_exact(g):
+        elif exact:
             found = reduced(lambda x, _: arith.SIToFPOp(_f32(), x).result, "max" if name == arith.MaxSIOp.OPERATION_NAME else "min")
             result = combined([found], lambda a: arith.FPToSIOp(type_, a[0]).result)
         elif name in names(arith.MaxSIOp, arith.MinSIOp):
@@ -429,14 +430,18 @@ def _is_exact(g: Generic) -> bool:
     return bool(low.min() >= -_EXACT and high.max() <= _EXACT)
 
 
-def _is_neutral(init: ir.Value, combiner: str) -> bool:
-    """Whether a tensor is filled with what a combiner leaves its other operand as it is with."""
+def _is_neutral(init: ir.Value, combiner: str, exact: bool) -> bool:
+    """Whether a tensor is filled with what a combiner leaves its other operand as it is with, which is `exact` in f32."""
     constant = _filled_with(init)
     if constant is None or combiner not in _IDENTITIES:
         return False
     type_ = ir.IntegerType(element_of(init))
-    limits = named({arith.MaxSIOp: -(2 ** (type_.width - 1)), arith.MinSIOp: 2 ** (type_.width - 1) - 1})
-    return ir.IntegerAttr(constant.attributes["value"]).value == limits.get(combiner, 0)
+    value = ir.IntegerAttr(constant.attributes["value"]).value
+    most = _EXACT if exact else 2 ** (type_.width - 1) - 1
+    least = -_EXACT if exact else -(2 ** (type_.width - 1))
+    if combiner in names(arith.MaxSIOp, arith.MinSIOp):
+        return value <= least if combiner == arith.MaxSIOp.OPERATION_NAME else value >= most
+    return value == 0
 
 
 def _bytes_summed(

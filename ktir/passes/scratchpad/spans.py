@@ -84,6 +84,10 @@ class _Transfer:
         if room < 0 or not dim.stride:
             return  # steps of loops reach that far, unless they are clipped: the verifier of the stream tells
         count = room // abs(dim.stride) + 1
+        if dim.number == len(self.memory.opview.shape) - 2:
+            count -= count % 2  # the corelets have halves of the rows
+        if not count:
+            return
         with ir.InsertionPoint(self.store), self.store.location:
             for first in range(0, dim.extent, count):
                 part = dim.number, first, min(count, dim.extent - first)

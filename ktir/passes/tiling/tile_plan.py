@@ -101,6 +101,11 @@ class TilePlan:
         """Whether the first block of rows stands before the loop over the others, since it leaves second operands for them."""
         return any(r.filled for r in self.residents)
 
+    def is_one_block(self, facts: TileFacts) -> bool:
+        """Whether all that the kernel does is done once, on whole rows."""
+        once = not facts.loops and facts.trips(self.block_rows) == 1
+        return once and self.keys is None and self.part is None and not self.residents
+
     @cached_property
     def loaded_whole(self) -> set[ir.Operation]:
         """Contractions whose second operands are loaded as a whole before they are used."""

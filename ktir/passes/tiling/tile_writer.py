@@ -41,7 +41,7 @@ def write(facts: TileFacts, plan: TilePlan, tolerance: float) -> None:
 
 def _prologue(blocks: Blocks) -> None:
     """Clone addresses and the views that are used as they are; then load what no loop changes, for a load of several windows may be that
-    of a later one.
+    of a later one. A block that is all there is loads it where it is first used instead, so that work on what was loaded before begins.
     """
     used = _block_views(blocks)
     for op in blocks.facts.ops:
@@ -54,7 +54,7 @@ def _prologue(blocks: Blocks) -> None:
         elif op.name not in _LAID_ASIDE:
             clone_ops([op], blocks.built)
     for op in blocks.facts.ops:
-        if is_a(op, ktdp.LoadOp):
+        if is_a(op, ktdp.LoadOp) and (not blocks.plan.is_one_block(blocks.facts) or op.results[0] in blocks.plan.covers):
             _load_at(blocks, op, 0)
 
 

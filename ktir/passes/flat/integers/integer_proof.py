@@ -16,7 +16,7 @@ from ktir.analysis.calls import argument_attributes, callee, calls_of, functions
 from ktir.analysis.flat import refuse
 from ktir.diagnostics import remark
 from ktir.dialects.structured import constant
-from ktir.mlir import arith, func, integer_attribute, ir, is_a, operations
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operations
 from ktir.passes.flat.integers.intervals import I32, Interval, Values, all_of, width_of
 from ktir.passes.flat.integers.ranges import Memory, Unproved, Walk
 from ktir.roles import OWN_ROLES
@@ -113,7 +113,13 @@ def _decide(op: ir.Operation, outcome: int) -> None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return isinstance(value.owner, ir.OpView | ir.Operation) and is_a(value.owner, arith.ConstantOp)
+    """Whether a scalar is the same number whatever a launch is given: a constant, or an element of what is filled with one."""
+    if not isinstance(value.owner, ir.Block):
+        return is_a(value.owner, arith.ConstantOp)
+    op, number = value.owner.owner, ir.BlockArgument(value).arg_number
+    is_input = is_a(op, linalg.GenericOp) and number < len(op.operands) - len(op.results)
+    source = op.operands[number].owner if is_input else None
+    return source is not None and not isinstance(source, ir.Block) and is_a(source, linalg.FillOp) and _is_constant(source.operands[0])
 
 
 def _compared(value: ir.Value, *, holds: bool) -> ir.Value:

@@ -192,3 +192,19 @@ def test_a_block_that_is_all_there_is_needs_one_buffer() -> None:
         (kernel,) = lower_program(module).kernels
     moved = kernel_work(kernel, DATASHEET).cost.dram_bytes
     assert moved < 1.01 * 2 * (512 * 4096 + 4096 * 2048 + 512 * 2048)
+
+
+def test_a_block_that_is_all_loads_what_it_reads_last_behind_its_rows() -> None:
+    """Squares of a row are summed before its weights are there; where there are several blocks, these are loaded in front of all."""
+
+    def loads(rows: int) -> list[str]:
+        text = ktir.capture(lambda x, w: torch.rms_norm(x, (256,), w), *(torch.zeros(*n).half() for n in ((rows, 256), (256,))))
+        with context(), ir.Location.unknown():
+            module = parse_module(text)
+            run_pipeline(module, pipeline(DATASHEET.cores))
+            (kernel,) = lower_program(module).kernels
+        moved = (kernel.descriptors[w["src"]] for words in kernel.units.values() for w in words if w.op == "move")
+        return [f"argument {d.arg}" for d in moved if d.arg is not None]
+
+    first, second = loads(64)
+    assert loads(64_000) == [second, first]
