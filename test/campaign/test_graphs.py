@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 from campaign.graph_draws import ANY
 from campaign.graphs import ALL, LAYERS, check, drawn, each
 
+from ktir.passes.scratchpad import spans
+
 SOME, EVERY = 12, 2000
 LAYERED = 6
+CUT = (90016, 90020, 90042)
+"""Seeds of programs with transfers that reach further than a near target's addresses."""
 
 
 def test_programs_are_of_every_kind() -> None:
@@ -35,6 +40,26 @@ def test_layers(seed: int) -> None:
 @pytest.mark.parametrize("first", range(LAYERED, EVERY, 50))
 def test_more_layers(first: int) -> None:
     each(range(first, min(first + 50, EVERY)), partial(check, layers=True))
+
+
+@pytest.mark.parametrize("seed", CUT)
+def test_transfers_are_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along rows into even numbers of them, since each corelet has a half."""
+    part, cut = spans._part, list[Any]()
+
+    def counted(*arguments: Any) -> Any:
+        cut.append(arguments)
+        return part(*arguments)
+
+    monkeypatch.setattr(spans, "_part", counted)
+    check(seed, near=True)
+    assert cut
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, EVERY, 50))
+def test_more_programs_on_a_near_target(first: int) -> None:
+    each(range(first, min(first + 50, EVERY)), partial(check, near=True))
 
 
 @pytest.mark.parametrize("seed", range(SOME))
