@@ -15,7 +15,7 @@ from ktir.passes.scratchpad import spans
 
 SOME, EVERY = 12, 2000
 LAYERED = 6
-CUT = (90016, 90020, 90042)
+CUT = (90016, 90020, 90042, 90093)
 """Seeds of programs with transfers that reach further than a near target's addresses."""
 
 
@@ -44,7 +44,7 @@ def test_more_layers(first: int) -> None:
 
 @pytest.mark.parametrize("seed", CUT)
 def test_transfers_are_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Along rows into even numbers of them, since each corelet has a half."""
+    """Along rows into even numbers of them, since each corelet has a half; and what is loaded lies side by side."""
     part, cut = spans._part, list[Any]()
 
     def counted(*arguments: Any) -> Any:

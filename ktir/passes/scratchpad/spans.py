@@ -5,7 +5,7 @@ A tensor lies in sticks whose columns are as far apart as it has rows: a few row
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -46,6 +46,8 @@ class _Dim:
     number: int
     stride: int
     extent: int
+    has_rows: bool
+    """Whether the corelets have halves of it, so that it is cut into even numbers."""
 
     @property
     def reach(self) -> int:
@@ -79,27 +81,64 @@ class _Transfer:
                 f"{done} rows that indices choose among {self.looked_up * size:,} bytes, but an address reaches {most:,}; "
                 "the nearest supported form has fewer rows, or several tensors",
             )
-        dim = max(self.dims, key=lambda d: d.reach, default=_Dim(0, 0, 1))
-        room = most // size - (self.span - dim.reach)
-        if room < 0 or not dim.stride:
+        pieces = _pieces(self._cuttable(), self.span, most // size)
+        if pieces is None:
             return  # steps of loops reach that far, unless they are clipped: the verifier of the stream tells
-        count = room // abs(dim.stride) + 1
-        if dim.number == len(self.memory.opview.shape) - 2:
-            count -= count % 2  # the corelets have halves of the rows
-        if not count:
-            return
         with ir.InsertionPoint(self.store), self.store.location:
-            for first in range(0, dim.extent, count):
-                part = dim.number, first, min(count, dim.extent - first)
-                source, destination = (_part(op, *part) for op in (self.load.operands[0].owner, self.store.operands[1].owner))
+            for piece in pieces:
+                source, destination = (_part(op, piece) for op in (self.load.operands[0].owner, self.store.operands[1].owner))
                 value = ktdp.load(source, ir.RankedTensorType(self.load.results[0].type).element_type, loc=self.load.location)
                 ktdp.store(value, destination)
         self.store.erase()
         if not list(self.load.results[0].uses):
             self.load.erase()
 
+    def _cuttable(self) -> list[_Dim]:
+        """The dims to cut, in order. What is loaded must lie side by side in the scratchpad: there the outermost one comes first, then the
+        others of what has one position of those before."""
+        by_reach = sorted((d for d in self.dims if d.reach), key=lambda d: -d.reach)
+        if self.memory != self.load.operands[0].owner.operation:
+            return by_reach
+        found, dims = list[_Dim](), {d.number: d for d in self.dims}
+        for number, extent in enumerate(self.memory.opview.shape[:-1]):
+            if extent > 1 and number not in dims:
+                break
+            found += [dims[number]] if extent > 1 else []
+        return found
 
-def _part(op: ir.Operation, dim: int, first: int, extent: int) -> ir.Value:
+
+_Piece = dict[int, tuple[int, int]]
+"""Of the dims that are cut: the first position and how many."""
+
+
+def _pieces(dims: Sequence[_Dim], span: int, most: int) -> list[_Piece] | None:
+    """What a tile that reaches over `span` elements is cut into along `dims`, so that no piece reaches over more than `most`: as much of
+    the first one as may be, or as little, and then the next one; None where that cannot be."""
+    if span <= most:
+        return [{}]
+    if not dims:
+        return None
+    dim, *others = dims
+    least, room = 2 if dim.has_rows else 1, most - (span - dim.reach)
+    count = room // abs(dim.stride) + 1 if room >= 0 and dim.stride else 0
+    count -= count % least
+    inner: list[_Piece] | None = [{}]
+    if not count:
+        count = least
+        inner = _pieces(others, span - dim.reach + (least - 1) * abs(dim.stride), most)
+    if inner is None:
+        return None
+    return [{dim.number: (first, min(count, dim.extent - first)), **more} for first in range(0, dim.extent, count) for more in inner]
+
+
+def _part(op: ir.Operation, piece: _Piece) -> ir.Value:
+    """The tile of some positions of the dims that are cut."""
+    for dim, (first, extent) in piece.items():
+        op = _part_along(op, dim, first, extent).owner.operation
+    return op.results[0]
+
+
+def _part_along(op: ir.Operation, dim: int, first: int, extent: int) -> ir.Value:
     """The tile of `extent` positions of a dim from `first` on."""
     tile = op.opview
     shape = [extent if d == dim else n for d, n in enumerate(tile.shape)]
@@ -158,6 +197,10 @@ def _of_block(block: ir.Block, points: Points) -> Iterator[_Transfer]:
                 yield _Transfer(op, load, memory, *_reach(memory, points))
 
 
+def _has_rows(shape: Sequence[int], dim: int) -> bool:
+    return dim == len(shape) - 2 and shape[dim] > 1
+
+
 def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]]:
     """Elements from the first to the last that any core may touch through a tile, how far indices alone reach, and the dims that may be
     cut."""
@@ -168,7 +211,7 @@ def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]
     if isinstance(tile, ktdp.ConstructAccessTileOp):
         for d, (expression, stride) in enumerate(zip(tile.base_map.results, view.strides, strict=True)):
             first = first + points.affine(expression, tile.index_operands) * stride
-            dims.append(_Dim(d, stride, tile.shape[d]))
+            dims.append(_Dim(d, stride, tile.shape[d], _has_rows(tile.shape, d)))
     else:
         captured = [*map(points, tile.captured), *(points.number(0) for _ in tile.shape)]
         uses = [_used(e) for m, _ in tile.subscripts for e in m.results]
@@ -181,7 +224,7 @@ def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]
                 number = len(tile.captured) + d
                 if number in _used(m.results[0]):
                     alone = sum(number in u for u in uses) == 1
-                    dim = _Dim(d, stride, tile.shape[d])
+                    dim = _Dim(d, stride, tile.shape[d], _has_rows(tile.shape, d))
                     fixed += 0 if alone else dim.reach
                     dims += [dim] if alone else []
     low = first + sum(min((d.extent - 1) * d.stride, 0) for d in dims)
