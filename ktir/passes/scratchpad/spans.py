@@ -47,7 +47,7 @@ class _Dim:
     stride: int
     extent: int
     has_rows: bool
-    """Whether the corelets have halves of it, so that it is cut into even numbers."""
+    """Whether the corelets have halves of it, so that it is cut into even numbers, or single ones."""
 
     @property
     def reach(self) -> int:
@@ -119,13 +119,13 @@ def _pieces(dims: Sequence[_Dim], span: int, most: int) -> list[_Piece] | None:
     if not dims:
         return None
     dim, *others = dims
-    least, room = 2 if dim.has_rows else 1, most - (span - dim.reach)
+    room = most - (span - dim.reach)
     count = room // abs(dim.stride) + 1 if room >= 0 and dim.stride else 0
-    count -= count % least
+    count -= count % 2 if dim.has_rows and count > 1 else 0
     inner: list[_Piece] | None = [{}]
     if not count:
-        count = least
-        inner = _pieces(others, span - dim.reach + (least - 1) * abs(dim.stride), most)
+        count = 1
+        inner = _pieces(others, span - dim.reach, most)
     if inner is None:
         return None
     return [{dim.number: (first, min(count, dim.extent - first)), **more} for first in range(0, dim.extent, count) for more in inner]
