@@ -105,8 +105,8 @@ def blocks() -> Picture:
     for b in range(4):
         y = 40 + 42 * b
         p.box(20, y, 200, 32, BLUE, f"64 products, k = {64 * b} to {64 * b + 63}", size=12)
-        p.arrow((220, y + 16), (270, y + 16))
-        p.box(270, y, 160, 32, GREEN, "exact sum, one rounding", size=12)
+        p.arrow((220, y + 16), (250, y + 16))
+        p.box(250, y, 180, 32, GREEN, "exact sum, one rounding", size=12)
         p.arrow((430, y + 16), (480, y + 16))
         p.box(480, y, 120, 32, AMBER, "f32 sum +", size=12)
         if b:
@@ -147,7 +147,7 @@ def tokens() -> Picture:
 
 def fifo() -> Picture:
     """A FIFO blocks who is too fast."""
-    p = Picture(720, 190, "A FIFO of 16 entries: who pushes into a full one waits, who pops from an empty one waits")
+    p = Picture(760, 190, "A FIFO of 16 entries: who pushes into a full one waits, who pops from an empty one waits")
     for row, (count, left, right) in enumerate(
         ((16, "LXLU waits: full I0", "SFP works"), (5, "both work", ""), (0, "LXLU works", "SFP waits: empty I0"))
     ):

@@ -367,8 +367,7 @@ def _integer_reduction(g: Generic) -> None:
     op = g.op
     type_ = ir.IntegerType(g.body.arguments[-1].type)
     name = g.yielded.owner.operation.name if not isinstance(g.yielded.owner, ir.Block) else ""
-    sizes = shape(op.results[0])
-    init = g.init
+    sizes, init = shape(op.results[0]), g.init
     exact = name in names(arith.MaxSIOp, arith.MinSIOp) and _is_exact(g)
 
     def reduced(part: Callable[[ir.Value, list[ir.Value]], ir.Value], kind: str, *more: ir.Value) -> ir.Value:
@@ -432,16 +431,13 @@ def _is_exact(g: Generic) -> bool:
 
 def _is_neutral(init: ir.Value, combiner: str, exact: bool) -> bool:
     """Whether a tensor is filled with what a combiner leaves its other operand as it is with, which is `exact` in f32."""
-    constant = _filled_with(init)
-    if constant is None or combiner not in _IDENTITIES:
+    if (constant := _filled_with(init)) is None or combiner not in _IDENTITIES:
         return False
-    type_ = ir.IntegerType(element_of(init))
     value = ir.IntegerAttr(constant.attributes["value"]).value
-    most = _EXACT if exact else 2 ** (type_.width - 1) - 1
-    least = -_EXACT if exact else -(2 ** (type_.width - 1))
-    if combiner in names(arith.MaxSIOp, arith.MinSIOp):
-        return value <= least if combiner == arith.MaxSIOp.OPERATION_NAME else value >= most
-    return value == 0
+    limit = _EXACT if exact else 2 ** (ir.IntegerType(element_of(init)).width - 1)
+    if combiner == arith.MaxSIOp.OPERATION_NAME:
+        return value <= -limit
+    return value >= limit - (not exact) if combiner == arith.MinSIOp.OPERATION_NAME else value == 0
 
 
 def _bytes_summed(
