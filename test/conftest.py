@@ -59,8 +59,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item in chosen]
 
 
+FEW = 20_000
+"""Objects whose collection is not worth its time."""
+
+
 def keep() -> None:
     """What there is by now stays: the collector need not look through all of it each time that a test makes some objects."""
+    youngest, *older = gc.get_count()
+    if youngest < FEW and not any(older):
+        return
     gc.collect()
     gc.freeze()
 

@@ -76,6 +76,7 @@ def table(found: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.turn
 def test_mutants() -> None:
     found = campaign(SMALL, 76, 1)
     assert all(any(verdict == v for _, v in found) for verdict in ("verifier", "emulator", "KTIR"))

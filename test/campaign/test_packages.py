@@ -74,6 +74,7 @@ def campaign(seeds: range) -> Counter[str]:
     return found
 
 
+@pytest.mark.turn
 def test_packages_in_workers() -> None:
     """Each is refused, reported, or a package with the same results, within bounds of time and memory."""
     assert campaign(range(30))["refused"] > 15

@@ -90,6 +90,7 @@ def test_prefill_and_decode(case: Case) -> None:
         assert all(o <= b for o, b in zip(ours, bounds, strict=True)), f"{name}: largest and rms error {ours}, eager {theirs}"
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("family", ["ministral8b", pytest.param("gpt_oss", marks=pytest.mark.long)])
 def test_window_moves_without_compiling(family: str) -> None:
     """The length so far is a number of Python's: by default it becomes an argument of the program when it changes."""
@@ -101,6 +102,7 @@ def test_window_moves_without_compiling(family: str) -> None:
         assert difference(actual[name], expected)[0] <= CLOSE, name
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("static", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_equal_layers_are_lowered_once(static: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a cache that is written in place, whose prefill is not nested; one that grows is no matter of a nested region."""
@@ -118,6 +120,7 @@ def test_equal_layers_are_lowered_once(static: bool, monkeypatch: pytest.MonkeyP
         assert sum(decode) < prefill
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("family", ["gpt_oss", pytest.param("granite4", marks=pytest.mark.long)])
 def test_experts_are_read_in_place(family: str) -> None:
     """Both weights of each layer are read through indirect tiles, per token and expert; nothing in memory is as large as what is read."""

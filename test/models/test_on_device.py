@@ -92,6 +92,7 @@ def test_networks(name: str, on_chip: None) -> None:
     check_cycles(device, host)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("family", some(FAMILIES))
 def test_prefill_and_decode(family: str, on_chip: None) -> None:
     model = build(family, EVEN, torch.float16)

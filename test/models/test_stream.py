@@ -56,6 +56,7 @@ def check(family: str, sizes: Sizes, *, decode: bool, cores: int) -> None:
     assert all(level.exact for level in levels[-5:])
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("sizes", "decode"), [(EVEN, False), (ODD, True)], ids=["prefill", "odd decode"])
 def test_llama(sizes: Sizes, decode: bool) -> None:
     check("llama31", sizes, decode=decode, cores=32)

@@ -82,11 +82,17 @@ def layer_of(name: tuple[str, ...]) -> str:
 
 def loads(node: ast.Call) -> bool:
     """Whether a call imports a module that it names. A registry may: files of a folder enter themselves in its table."""
-    return ast.unparse(node.func).endswith("import_module") and isinstance(node.args[0], ast.Constant)
+    function = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+    return function == "import_module" and isinstance(node.args[0], ast.Constant)
 
 
-def imported(path: Path) -> Iterator[tuple[tuple[str, ...], int]]:
+@cache
+def imported(path: Path) -> list[tuple[tuple[str, ...], int]]:
     """Every name that a file imports, absolute, with its line."""
+    return [*imports_in(path)]
+
+
+def imports_in(path: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     package = ("ktir", *path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):

@@ -176,6 +176,7 @@ def test_all_levels_end_within_three_hours() -> None:
         assert all((levels.ROOT / place.split(":")[0]).exists() for place in p.places), p.name
 
 
+@pytest.mark.turn
 def test_what_a_level_started_ends_with_the_night(tmp_path: Path) -> None:
     """Also a process that the level's own process has started."""
     (tmp_path / "test_long.py").write_text(

@@ -137,6 +137,7 @@ print(torch.spyre.memory_allocated(1), torch.ones(3, device="spyre:1").tolist())
 """
 
 
+@pytest.mark.turn
 def test_one_card_out_of_memory() -> None:
     sizes = {"AIU_WORLD_SIZE": "2", "FLEX_DEVICE": "MOCK", "FLEX_MOCK_DEVICE_MEMORY_SIZE": str(1 << 20)}
     ran = subprocess.run([sys.executable, "-c", SMALL], env={**os.environ, **sizes}, capture_output=True, text=True, check=True)

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.turn  # most of it is to build the site once
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (1280, 390)

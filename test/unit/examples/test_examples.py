@@ -25,6 +25,7 @@ def test_custom_function(tmp_path: Path) -> None:
     assert "soft ranks:" in run("custom_function.py", cache=tmp_path)
 
 
+@pytest.mark.turn
 def test_attention(tmp_path: Path) -> None:
     out = run("attention.py", "--length", "13", "--show", cache=tmp_path)
     assert "ktdp.load" in out

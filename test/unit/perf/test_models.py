@@ -110,6 +110,7 @@ def test_a_cache_has_what_a_step_looks_back_on(config: dict[str, Any]) -> None:
     assert {t.device.type for layer in held.layers for t in vars(layer).values() if isinstance(t, torch.Tensor)} <= {"cpu"}
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("tokens", [1, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("config", [HYBRID, pytest.param(SEEING, marks=pytest.mark.long)], ids=lambda config: config["family"])
 def test_families_are_measured(config: dict[str, Any], tokens: int) -> None:

@@ -123,6 +123,7 @@ def test_very_many_keys_of_one_query() -> None:
     assert is_online(levels(form, online="auto"))
 
 
+@pytest.mark.turn
 @settings(max_examples=examples(8), deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_shape(data: st.DataObject) -> None:
