@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import fx
 
-from ktir.assembly import print_module
 from ktir.context import context
 from ktir.diagnostics import Remark, Unsupported, remarks
 from ktir.emulator.machine import Machine
@@ -129,8 +128,7 @@ def _program(found: Explored, number: int, region: Region, said: Callable[[str],
 
         def watch(name: str, m: ir.Module) -> None:
             said(name)
-            text = print_module(m, debuginfo=True, local_scope=True)
-            lines = lines_of(text, found.places)
+            lines = lines_of(m, found.places)
             if not views or views[-1].lines != lines:  # a pass that changes nothing is no level
                 views.append(View(name, "level", number, lines))
 

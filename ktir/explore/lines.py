@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+
+from ktir.assembly import print_module
+from ktir.mlir import ir
 
 Place = tuple[str, int, str]
 """A file, a line, and the node of the graph that is there; empty where no node is known. A node that has no line is in the
 file "", line 0."""
 
 _PLACE = re.compile(r'(?:"([^"]*)"\()?"([^"]+)":(\d+):\d+|"([^"]*)"(?:\("[^"]*"\))?')
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"| ?(?<![\w.$])loc\(|[()]')
-"""What a scan for locations stops at: strings, locations, parentheses."""
+_DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"|(#loc\d*)')
+"""Strings, too, so that no alias is looked for in them."""
+_AT_THE_END = re.compile(r"loc\((#loc\d*)\)$")
 
 
 @dataclass
@@ -58,40 +63,43 @@ class Line:
     places: tuple[int, ...] = ()
 
 
-def lines_of(text: str, places: Places) -> list[Line]:
-    """Lines of a module that is printed with locations. Where an op has several lines, its first one comes from where the op does."""
+def lines_of(module: ir.Module, places: Places) -> list[Line]:
+    """Lines of a module. Where an op has several, its first one comes from where the op does."""
+    return lines_with(print_module(module, local_scope=True), locations(module), places)
+
+
+def lines_with(text: str, locations: list[str], places: Places) -> list[Line]:
+    """`lines_of` a printed module and the `locations` of its lines."""
     found: list[Line] = []
     open_: list[int] = []
-    for line in text.splitlines():
-        bare, locations = _apart(line)
-        own = places.of(locations[-1]) if locations and line.endswith(locations[-1]) else ()
-        if bare.lstrip().startswith("}") and open_:
+    for line, location in zip(text.splitlines(), locations, strict=True):
+        own = places.of(location) if location else ()
+        if line.lstrip().startswith("}") and open_:
             first = open_.pop()
             found[first] = Line(found[first].text, own)
-        if bare.endswith("{"):
+        if line.endswith("{"):
             open_.append(len(found))
-        found.append(Line(bare, own))
+        found.append(Line(line, own))
     return found
 
 
-def _apart(line: str) -> tuple[str, list[str]]:
-    """A line without `loc(...)`, and these."""
-    pieces, locations, at = [], [], 0
-    for begin, end in _spans(line):
-        pieces.append(line[at:begin])
-        locations.append(line[begin:end])
-        at = end
-    return "".join([*pieces, line[at:]]), locations
+def locations(module: ir.Module | ir.Operation | ir.OpView) -> list[str]:
+    """For each line of `print_module(module, local_scope=True)`, the location at its end as MLIR writes it, without `loc()`; empty where it
+    has none or is not known. Of an op on several lines the last one has it.
+
+    Ops that passes make of several ops hold the locations of all of these: written out at every op they take twenty times the text. So
+    MLIR writes them as aliases here, and each is read once.
+    """
+    return located_lines(module.operation.get_asm(enable_debug_info=True, assume_verified=True))
 
 
-def _spans(line: str) -> Iterator[tuple[int, int]]:
-    """Where locations begin and end."""
-    begin, depth = 0, 0
-    for token in _TOKEN.finditer(line):
-        text = token[0]
-        if depth:
-            depth += text.endswith("(") - (text == ")")
-            if not depth:
-                yield begin, token.end()
-        elif text.endswith("loc("):
-            begin, depth = token.start(), 1
+def located_lines(text: str) -> list[str]:
+    """`locations` of a module as MLIR prints it with locations and aliases."""
+    defined = dict(_DEFINITION.findall(text))
+
+    @cache
+    def whole(alias: str) -> str:
+        return _REFERENCE.sub(lambda found: whole(found[1]) if found[1] else found[0], defined[alias])
+
+    lines = (line for line in text.splitlines() if not line.startswith(("#", "!")))
+    return [whole(end[1]) if (end := _AT_THE_END.search(line)) else "" for line in lines]

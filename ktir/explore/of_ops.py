@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ktir.assembly import print_module
 from ktir.context import context
 from ktir.explore.lines import Places, lines_of
 from ktir.isa.program import Source, own_nodes
@@ -29,7 +28,7 @@ def levels(region: Region, op: str) -> dict[str, list[str]]:
         def watch(name: str, m: ir.Module) -> None:
             nonlocal before
             places = Places()
-            lines = lines_of(print_module(m, debuginfo=True, local_scope=True), places)
+            lines = lines_of(m, places)
             names = [place[2] for place in places.known]
             sources = [Source("", "", ",".join(n for p in line.places if (n := names[p]))) for line in lines]
             own = own_nodes(sources)

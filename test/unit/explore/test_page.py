@@ -17,6 +17,8 @@ import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
+from ktir.assembly import parse_module
+from ktir.context import context
 from ktir.device.autoload import register
 from ktir.diagnostics import KtirError
 from ktir.explore import page
@@ -52,27 +54,31 @@ def line_of(text: str) -> int:
     return next(k for k, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.strip() == text)
 
 
-def test_locations_are_taken_off_the_text() -> None:
-    text = "\n".join(
-        [
-            'func.func @f(%a: index loc("-":1:2)) {',
-            '  %0 = op %a {s = "loc(\\")"} : index loc(fused["mm"("/m.py":9:1), "/m.py":10:3])',
-            "  scf.for %i = %a to %a {",
-            '  } loc(callsite("/m.py":12:1 at "/other (1).py":3:1))',
-            '} loc("f")',
-        ]
-    )
+def test_locations_are_those_at_the_ends_of_lines() -> None:
+    text = """
+        func.func @f(%a: index loc("-":1:2)) -> index {
+          %0 = arith.addi %a, %a {s = "loc(\\"#loc1)"} : index loc(fused["mm"("/m.py":9:1), "/m #loc2.py":10:3])
+          scf.for %i = %a to %a step %a {
+          } loc(callsite("/m.py":12:1 at "/other (1).py":3:1))
+          return %0 : index
+        } loc("f")
+    """
     places = Places()
-    found = lines_of(text, places)
-    assert [line.text for line in found] == [
-        "func.func @f(%a: index) {",
-        '  %0 = op %a {s = "loc(\\")"} : index',
-        "  scf.for %i = %a to %a {",
-        "  }",
+    with context():
+        found = lines_of(parse_module(text), places)
+    assert [line.text.strip() for line in found] == [
+        "module {",
+        "func.func @f(%arg0: index) -> index {",
+        '%0 = arith.addi %arg0, %arg0 {s = "loc(\\22#loc1)"} : index',
+        "scf.for %arg1 = %arg0 to %arg0 step %arg0 {",
+        "}",
+        "return %0 : index",
+        "}",
         "}",
     ]
-    assert list(places.known) == [("/m.py", 9, "mm"), ("/m.py", 10, ""), ("/m.py", 12, ""), ("/other (1).py", 3, ""), ("", 0, "f")]
-    assert [line.places for line in found] == [(4,), (0, 1), (2, 3), (2, 3), (4,)]
+    known = [("/m.py", 9, "mm"), ("/m #loc2.py", 10, ""), ("/m.py", 12, ""), ("/other (1).py", 3, ""), ("", 0, "f")]
+    of = [[known.index(place) for place in (list(places.known)[n] for n in line.places) if place in known] for line in found]
+    assert of == [[], [4], [0, 1], [2, 3], [2, 3], [], [4], []]
 
 
 def test_every_level_knows_the_source(explored: Explored) -> None:
