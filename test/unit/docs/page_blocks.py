@@ -114,6 +114,9 @@ class Session:
 
     def run(self) -> dict[Block, str]:
         """Runs all blocks in order; the text that ought to stand in those that show something else than comes out."""
+        for block in blocks(self.text):
+            if block.path.endswith(".py"):  # what another test has read from a file of this name
+                sys.modules.pop(Path(block.path).stem, None)
         before = {*sys.modules}
         sys.path.insert(0, str(self.folder))
         try:

@@ -35,7 +35,8 @@ _NAMED = named(
 def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | None:
     """What a matmul makes, a named one or a `linalg.generic` that is one, whatever the order of its loops, at the insertion point; None
     for another op. Raises Unsupported."""
-    walks = walks_of(op)
+    each = rounds_each(op)
+    walks: list[list[Loop]] | None = [list(Generic(op).walk(i)) for i in range(3)] if each else walks_of(op)
     if walks is None:
         return None
     left, right, outs = op.operands
@@ -51,7 +52,8 @@ def contraction(op: ir.Operation, values: Mapping[ir.Value, Value]) -> Value | N
     def factor(operand: ir.Value, walk: Sequence[Loop], loops: Sequence[Loop]) -> Value:
         dims = {d: loops.index(loop) if loop in loops else None for d, loop in enumerate(walk)}
         shape = tuple(extents.get(loop, 1) for loop in loops)
-        return Value(shape, whole_dims(operand, _narrow(content(operand, values, op)), op).element.moved(dims))
+        given = content(operand, values, op)
+        return Value(shape, whole_dims(operand, given if each else _narrow(given), op).element.moved(dims))
 
     across = columns or [None]
     first, second = factor(left, walks[0], [*batches, *rows, *inner]), factor(right, walks[1], [*batches, *inner, *across])
@@ -107,6 +109,8 @@ def _product(a: Value, b: Value, type_: ir.Type, op: ir.Operation) -> ArrayProdu
     a, b = _wide(a), _wide(b)
     if (a.type, b.type, type_) != (f32, f32, f32):
         raise refused(op, f"multiplies {a.type} and {b.type} into {type_}, but the array takes {' or '.join(HALVES)} and adds in f32")
+    if rounds_each(op):
+        return VectorProduct(a, b, op)
     function = _function(op)
     stated = ir.FloatAttr(function.attributes[TOLERANCE]).value if TOLERANCE in function.attributes else 0.0
     if stated < ROUNDED_EACH:
@@ -137,6 +141,24 @@ def _wide(value: Value) -> Value:
     """Floats of 16 bits as f32."""
     extended = Kind(arith.ExtFOp.OPERATION_NAME, {}, ir.Location.unknown())
     return Value(value.shape, Apply(ir.F32Type.get(), extended, (value.element,))) if is_half(value.type) else value
+
+
+def rounds_each(op: ir.Operation) -> bool:
+    """Whether an op is a sum, written out, of products of floats of 32 bits: it says itself that each of them is rounded."""
+    if not is_a(op, linalg.GenericOp) or Generic(op).product_loops is None:
+        return False
+    body = Generic(op).body
+    ops = list(body.operations)
+    if [o.operation.name for o in ops[:-1]] != [arith.MulFOp.OPERATION_NAME, arith.AddFOp.OPERATION_NAME]:
+        return False
+    first, second, total = body.arguments
+    product, added = (o.operation.results[0] for o in ops[:-1])
+    return (
+        all(isinstance(v.type, ir.F32Type) for v in (first, second, total))
+        and set(ops[0].operation.operands) == {first, second}
+        and set(ops[1].operation.operands) == {product, total}
+        and ops[2].operation.operands[0] == added
+    )
 
 
 def walks_of(op: ir.Operation) -> list[list[Loop]] | None:

@@ -211,6 +211,35 @@ def test_other_forms(op: str, shapes: list[tuple[int, ...]], letters: str) -> No
     assert np.allclose(given[2], wanted, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.parametrize(("multiply", "add"), [("%p, %q", "%o, %z"), ("%q, %p", "%z, %o")])
+@pytest.mark.parametrize(
+    ("letters", "shapes"),
+    [
+        ("mk,kn->mn", [(64, 64), (64, 64), (64, 64)]),
+        ("km,kn->mn", [(70, 5), (70, 33), (5, 33)]),
+        ("mk,nk->mn", [(3, 130), (65, 130), (3, 65)]),
+        ("mk,k->m", [(64, 100), (100,), (64,)]),
+        ("bmk,bkn->bmn", [(2, 3, 40), (2, 40, 5), (2, 3, 5)]),
+    ],
+)
+def test_products_that_are_rounded_each(letters: str, shapes: list[tuple[int, ...]], multiply: str, add: str) -> None:
+    """A sum of products of f32 that is written out: column by column, so that all products together need no room."""
+    walks = letters.replace("->", ",").split(",")
+    loops = [*walks[2], "k"]
+    maps = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(walk)})>" for walk in walks)
+    op = (
+        f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{', '.join(R if k == 'k' else P for k in loops)}]}} IO {{\n"
+        f"^bb0(%p: f32, %q: f32, %o: f32):\n%z = arith.mulf {multiply} : f32\n%s = arith.addf {add} : f32\nlinalg.yield %s : f32\n}}"
+    )
+    rng = np.random.default_rng(0)
+    given = [rng.uniform(-1, 1, s).astype(np.float32) for s in shapes]
+    a, b = (x.astype(np.float64) for x in given[:2])
+    wanted, terms = given[2] + np.einsum(letters, a, b), np.abs(given[2]) + np.einsum(letters, np.abs(a), np.abs(b))
+    executable = equal(form(op, shapes).replace("f16", "f32"), given)
+    executable(*given)
+    assert (np.abs(given[2] - wanted) <= (max(shapes[0]) + 2) * 2.0**-24 * terms).all()
+
+
 @pytest.mark.parametrize("shape", [(5, 70, 33), (4, 64, 128), (8, 130, 200), (1, 40, 64)], ids=str)
 def test_a_second_operand_that_lies_with_k_side_by_side(shape: tuple[int, int, int]) -> None:
     """As keys of attention do: it is loaded as it lies, which takes no longer than one that is not transposed."""
