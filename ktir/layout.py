@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktir.target import LANES, STICK_BYTES, element_bytes, is_byte
+from ktir.target import LANES, STICK_BYTES, element_bytes, is_byte, is_byte_float
 
 Copy = Callable[[np.ndarray, np.ndarray], None]
 """Fills the first array from the second one, of the same shape."""
@@ -44,7 +44,7 @@ class Layout:
     """Logical `size`, digits from outer to inner, element type: a format of `ktir.target`.
 
     The last digit is the stick: in programs 64 lanes for every type (f32 and i32 lie in two adjacent sticks; of one byte, two rows of the
-    digit before it share a stick, place l of which has lane l of both).
+    digit before it share a stick, place l of which has lane l of both). Floats of one byte without such a digit lie one after the other.
     """
 
     size: tuple[int, ...]
@@ -64,7 +64,8 @@ class Layout:
     @staticmethod
     def linear(elements: int, dtype: str = "f16") -> Layout:
         """Elements one after the other, in whole sticks."""
-        return Layout.rows((), elements, dtype)
+        lane = Digit(0, LANES, -(-elements * element_bytes(dtype) // STICK_BYTES) * STICK_BYTES // (element_bytes(dtype) * LANES))
+        return Layout((elements,), (lane, Digit(0, 1, LANES)), dtype) if element_bytes(dtype) == 1 else Layout.rows((), elements, dtype)
 
     @staticmethod
     def ordered(size: Sequence[int], outer: Sequence[int], stick: int, dtype: str = "f16") -> Layout:
@@ -99,7 +100,12 @@ class Layout:
     @cached_property
     def is_byte(self) -> bool:
         """Whether two rows share a stick."""
-        return is_byte(self.dtype)
+        return is_byte(self.dtype) and not self.is_one
+
+    @cached_property
+    def is_one(self) -> bool:
+        """Whether floats of one byte lie one after the other: a program moves them by elements, and they become f16 on the way."""
+        return is_byte_float(self.dtype) and len(self.digits) == 2
 
     @property
     def element_bytes(self) -> int:

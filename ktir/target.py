@@ -48,6 +48,8 @@ class Format:
     """Of one byte: what instructions and descriptors call two of them, which share the 16 bits of a place in a stick."""
     two: str = ""
     """Of two elements of one byte that are one of 16 bits: the same."""
+    one: str = ""
+    """Of one byte by itself: what instructions and descriptors call it."""
 
     @property
     def device_dtypes(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Format:
     @property
     def half(self) -> str:
         """What 16 bits of it are, as instructions and descriptors say it; the first one for wider ones, which say nothing by it."""
-        return self.pair or self.two or (self.name if self.bytes == 2 else HALVES[0])
+        return self.one or self.pair or self.two or (self.name if self.bytes == 2 else HALVES[0])
 
 
 FORMATS: dict[str, Format] = {
@@ -85,6 +87,8 @@ TWOS: dict[str, Format] = {
     (name := f"vector<2x{f.name}>"): Format(name, f"{f.dtype}_x2", f.published, 2, f.letter, (f.name,), two=f.pair) for f in BYTES.values()
 }
 """Two elements of one byte that lie next to each other, as one of 16 bits: both operands of a matmul may be of them, along K."""
+ONES: dict[str, Format] = {f.name: replace(f, pair="", one=f.pair.removesuffix("x2")) for f in BYTES.values() if f.letter == "f"}
+"""Floats of one byte that lie one after the other, as on the host: what a program reads and writes by elements. Moves widen and round."""
 BY_DTYPE: dict[str, Format] = {f.dtype: f for f in (*FORMATS.values(), *BYTES.values(), *TWOS.values())}
 """All by the names that PyTorch has."""
 DL16 = Format("dl16", "", "SEN169_FP16", 2, "f", ("f16", "bf16", "f32"), -8573157376.0)
@@ -94,7 +98,11 @@ BY_PUBLISHED: dict[str, Format] = {f.published: f for f in (*FORMATS.values(), *
 HALVES: tuple[str, ...] = tuple(f.name for f in BY_PUBLISHED.values() if f.bytes == 2)
 """Floats of 16 bits. The place of one here is its code in instructions: new ones are added at the end."""
 SIXTEEN = (*HALVES, *PAIRS)
-"""What 16 bits of a stick may be. The place of one here is its code in descriptors and arguments."""
+"""What 16 bits of a stick may be."""
+MOVED = (*SIXTEEN, *(f.one for f in ONES.values()))
+"""What elements of one and two bytes may be. The place of one here is its code in descriptors and arguments: new ones go to the end."""
+NARROW: dict[str, str] = {f.one: f.name for f in ONES.values()}
+"""What descriptors call an element of one byte -> type of KTIR."""
 
 
 def held(type_: Any) -> Format:
@@ -111,6 +119,11 @@ def element_bytes(type_: Any) -> int:
 def is_byte(type_: Any) -> bool:
     """Whether a type has one byte, which sticks hold in pairs of rows."""
     return str(type_) in BYTES
+
+
+def widened(type_: Any) -> str:
+    """What tensors hold of elements in memory that are not moved as they are: f16 of a float of one byte."""
+    return "f16" if is_byte_float(type_) else str(type_)
 
 
 def is_two(type_: Any) -> bool:

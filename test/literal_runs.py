@@ -12,7 +12,7 @@ from ktir.checking.literal import run
 from ktir.emulator.machine.machine import carrier_shape
 from ktir.isa.assembly.text import print_program
 from ktir.isa.program import Argument, Program
-from ktir.target import PAIRS
+from ktir.target import NARROW, PAIRS
 
 F32 = np.ndarray
 
@@ -21,12 +21,14 @@ def _bytes(a: Argument, x: F32) -> bytes:
     """Elements as they lie in memory."""
     if a.half in PAIRS:
         return x.view(np.uint32).astype(np.uint16).tobytes()
-    return (x if a.element_bytes == 4 else encode(a.half, x)).tobytes()
+    return (x if a.element_bytes == 4 else encode(NARROW.get(a.half, a.half), x)).tobytes()
 
 
 def _values(a: Argument, held: bytearray) -> F32:
     if a.half in PAIRS:
         return np.frombuffer(held, np.uint16).astype(np.uint32).view(np.float32)
+    if a.half in NARROW:
+        return decode(NARROW[a.half], np.frombuffer(held, np.uint8))
     return np.frombuffer(held, np.float32).copy() if a.element_bytes == 4 else decode(a.half, np.frombuffer(held, np.uint16))
 
 

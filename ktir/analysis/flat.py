@@ -10,8 +10,10 @@ from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.flat_rules import check
 from ktir.diagnostics import Unsupported, location_names, some_of
 from ktir.dialects import ktdp
+from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir, is_a, linalg, named
+from ktir.target import is_byte_float
 
 Kind = Literal["load", "store", "gather", "scatter", "fill", "pointwise", "reduction", "contraction"]
 
@@ -42,7 +44,13 @@ class Memory:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     element: str
+    """What memory has; of floats of one byte tensors have f16."""
     op: ir.Operation = field(compare=False)
+
+    @property
+    def widens(self) -> bool:
+        """Whether what is loaded is wider than what memory has, to which a store rounds."""
+        return str(self.op.opview.element_type) != self.element if is_a(self.op, ktdp.ConstructMemoryViewOp) else False
 
     @property
     def reach(self) -> int:
@@ -160,7 +168,19 @@ def memory_of(view: ir.Value) -> Memory:
         constant += constant_of(offset.owner.operands[1]) or 0
         offset = offset.owner.operands[0]
     sizes, strides = ([n for n in numbers if isinstance(n, int)] for numbers in (v.sizes, v.strides))
-    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), str(v.element_type), op)
+    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), _held(v.element_type, offset), op)
+
+
+def _held(element: ir.Type, argument: ir.Value) -> str:
+    """What the memory of an argument has that is viewed as elements of a type: floats of one byte are f16 to the flat level. Where the
+    device has DLFloat16 in place of f16, which lacks infinities, it has that in memory too."""
+    owner = ir.BlockArgument(argument).owner.owner
+    if str(element) == "f16" and "arg_attrs" in owner.attributes:
+        attributes = ir.DictAttr(ir.ArrayAttr(owner.attributes["arg_attrs"])[ir.BlockArgument(argument).arg_number])
+        type_ = ir.TypeAttr(attributes["ktir.type"]).value if "ktir.type" in attributes else None
+        if type_ is not None and is_byte_float(type_.element_type) and machine(owner.parent).dl16 == "exact":
+            return str(type_.element_type)
+    return str(element)
 
 
 def _tile(tile: ir.Operation) -> tuple[Memory, tuple[Subscript, ...]]:

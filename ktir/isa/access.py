@@ -47,8 +47,8 @@ class _Clip:
 class Access:
     """A descriptor of a kernel with its core tables.
 
-    `entries` entries of `width` sticks each (1 for f16, 2 for f32), with `lane` elements between the lanes of one; `inner` has their
-    addresses relative to `origin`, in bytes as all addresses are.
+    `entries` entries of `width` sticks each (2 for f32, 1 for f16 and for the half stick of bytes), with `lane` elements between the lanes
+    of one; `inner` has their addresses relative to `origin`, in bytes as all addresses are.
     """
 
     def __init__(self, index: int, descriptor: Descriptor, kernel: Kernel) -> None:
@@ -56,7 +56,7 @@ class Access:
         self.descriptor = d = descriptor
         self.cores = kernel.cores
         self.entries = d.entries
-        self.width = d.entry_bytes // STICK_BYTES
+        self.width = -(-d.entry_bytes // STICK_BYTES)
         self.lane = d.lane_step // d.element_bytes
         self.pad = PAD[d.pad]
         self.table = None if d.core_table is None else np.array(kernel.tables[d.core_table], np.int64)

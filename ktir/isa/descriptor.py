@@ -6,7 +6,8 @@
         + sum over inner dims of index[d] * stride[d]
 
 Inner dims run row-major (last fastest) over `extent`, counted in entries of 64 lanes: one stick of 128 bytes for floats of 16 bits, two
-adjacent ones for f32. Every address is a multiple of the descriptor's unit, a stick.
+adjacent ones for f32, half of one for floats of a byte, which element descriptors move. Every address is a multiple of the descriptor's
+unit, a stick.
 
 An *element* descriptor (memory only) is one with a `lane_stride`: lane l lies l * lane_stride further on, the unit is an element, and only
 the elements of live lanes are touched: stores write with byte enables.
@@ -48,7 +49,7 @@ class Descriptor:
     """One access pattern; see the module's formula. `space` is `ddr` (needs `arg`) or `lx`."""
 
     space: Literal["ddr", "lx"]
-    element_bytes: Literal[2, 4]
+    element_bytes: Literal[1, 2, 4]
     extent: tuple[int, ...]
     stride: tuple[int, ...]
     base: int = 0
@@ -65,7 +66,7 @@ class Descriptor:
     splat: bool = False
     pad: Literal["zero", "-inf", "+inf"] = "zero"
     half: str = HALVES[0]
-    """Which floats elements of 2 bytes are."""
+    """Which floats elements of 2 bytes are; of one byte, in memory alone, `ktir.target.NARROW`."""
     bounds: tuple[Bound, ...] = field(default=())
 
     @property
@@ -129,7 +130,7 @@ DESCRIPTOR_LAYOUT = (
     ("corelet_step", "<i8"),
     ("buffers", "u1"),
     ("rotate_levels", "u1"),
-    ("half", "u1"),  # place in `ktir.target.HALVES`; 0 for 4 bytes
+    ("half", "u1"),  # place in `ktir.target.MOVED`; 0 for 4 bytes
     ("reserved", "u1", 5),
     ("bounds", BOUND_LAYOUT, 2),
 )

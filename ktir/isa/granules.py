@@ -84,5 +84,5 @@ def granules(first: Ints, live: Ints, d: Descriptor, granule: int) -> Ints:
 def fragments(live: Ints, d: Descriptor) -> Ints:
     """Per core the pieces in which LX sends or takes a walk's entries."""
     if d.lane_step in (0, d.element_bytes):
-        return (live > 0).sum(-1) * (d.entry_bytes // STICK_BYTES)
+        return (live > 0).sum(-1) * -(-d.entry_bytes // STICK_BYTES)
     return live.sum(-1)

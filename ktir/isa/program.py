@@ -144,8 +144,8 @@ ROLES = ("input", "output", "input_output", "pool", "iota")
 
 @dataclass(frozen=True)
 class Argument:
-    """A device buffer in memory: `sticks` long, elements of 2 or 4 bytes; entries of 64 lanes, and `half`, as in descriptors. `role` is of
-    `ROLES`."""
+    """A device buffer in memory: `sticks` long, elements of 1, 2 or 4 bytes; entries of 64 lanes, and `half`, as in descriptors. `role` is
+    of `ROLES`."""
 
     name: str
     role: str

@@ -9,7 +9,7 @@ from typing import Any
 from ktir.isa.program import ROLES, Program
 from ktir.package.errors import PackageError, dump_json, load_json
 from ktir.roles import OWN_ROLES, reach
-from ktir.target import BY_DTYPE, BY_PUBLISHED, LANES, STICK_BYTES
+from ktir.target import BY_DTYPE, BY_PUBLISHED, LANES, ONES, STICK_BYTES, Format
 
 NAME = "launch_spec.json"
 VERSION = 1
@@ -107,6 +107,12 @@ class LaunchArgument:
         """Sticks of the device tensor."""
         return prod(self.layout.device_size[:-1]) * BY_DTYPE[self.dtype].bytes // 2
 
+    @property
+    def format(self) -> Format:
+        """What the program has there."""
+        own = BY_PUBLISHED[self.layout.device_dtype]
+        return ONES[own.name] if own.name in ONES and len(self.layout.device_size) == 2 else own
+
 
 @dataclass(frozen=True)
 class LaunchSpec:
@@ -160,8 +166,8 @@ class LaunchSpec:
                 ("name", a.name, b.name),
                 ("role", a.role, b.role),
                 ("sticks", a.sticks, b.sticks),
-                ("element bytes", max(BY_DTYPE[a.dtype].bytes, 2), b.element_bytes),
-                ("half", BY_PUBLISHED[a.layout.device_dtype].half, b.half),
+                ("element bytes", 1 if a.format.one else max(BY_DTYPE[a.dtype].bytes, 2), b.element_bytes),
+                ("half", a.format.half, b.half),
             )
             out += [f"argument {i}: {what} is {mine!r}, but {other!r} in the program" for what, mine, other in pairs if mine != other]
         pool = STICK_BYTES * sum(a.sticks for a in program.arguments if a.role == "pool")

@@ -32,7 +32,12 @@ signed = partial(_cast, "I", "i")  # the i32 of a lane
 
 def half(x: float, kind: str) -> int:
     """The 16 bits of a number, rounded to f16, bf16, which is the upper half of an f32, or dl16: 1, 6 and 9 bits, without subnormals, and
-    one code for NaN and infinities."""
+    one code for NaN and infinities; the byte of one rounded to e4m3 or e5m2."""
+    if kind in ONES:
+        found = ONES[kind](x)
+        if kind == "e5m2" or not math.isfinite(found):
+            return _cast("e", "H", found) >> 8 if kind == "e5m2" else 0x7F
+        return next(code for code in range(256) if lane(found) == byte(code, kind))
     if kind == "dl16":
         fraction, exponent = math.frexp(abs(x)) if math.isfinite(x) else (0.0, 64)
         whole = math.floor(math.ldexp(fraction, 10) + 0.5)
@@ -60,7 +65,9 @@ def byte(bits: int, kind: str) -> Lane:
 
 
 def widened(bits: int, kind: str) -> Lane:
-    """16 bits of an f16, bf16 or dl16 as a lane; those of a pair as they are."""
+    """16 bits of an f16, bf16 or dl16 as a lane, or a float of one byte; those of a pair as they are."""
+    if kind in ONES:
+        return byte(bits, kind)
     if kind in PAIRS:
         return bits
     if kind == "dl16":
@@ -83,6 +90,13 @@ def nearest_byte(x: float, bits: int, least: int, most: float, beyond: float) ->
         unit = max(math.frexp(x)[1] - 1, least) - bits
         found = math.ldexp(round(math.ldexp(abs(x), -unit)), unit)  # of two whole numbers as near the even one
     return math.copysign(found if found <= most else beyond, x)
+
+
+ONES = {
+    "e4m3": lambda x: nearest_byte(x, 3, -6, 448.0, 448.0),
+    "e5m2": lambda x: nearest_byte(x, 2, -14, 57344.0, math.inf),
+}
+"""Floats of one byte, and their nearest number."""
 
 
 def wrapped(x: int) -> Lane:
@@ -165,8 +179,8 @@ FLOAT: dict[str, Callable[..., float]] = {
     "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
     "remf": lambda x, y: math.nan if not y or math.isinf(x) or math.isnan(x) else math.fmod(x, y),
-    "toe4m3": lambda x: nearest_byte(x, 3, -6, 448.0, 448.0),
-    "toe5m2": lambda x: nearest_byte(x, 2, -14, 57344.0, math.inf),
+    "toe4m3": ONES["e4m3"],
+    "toe5m2": ONES["e5m2"],
     "fma": lambda x, y, z: total((x * y, z)) or x * y + z,
     **ELEMENTARY,
 }

@@ -24,7 +24,7 @@ CORELETS = 2
 FIFO_ENTRIES = 16
 CORE_UNITS = ("MNIL", "MNIS")
 PADS = {"zero": 0.0, "-inf": -math.inf, "+inf": math.inf}
-FORMATS = {2: "<H", 4: "<I"}
+FORMATS = {1: "<B", 2: "<H", 4: "<I"}
 
 Steps = Generator[bool, None, None]
 Fifo = tuple[Any, ...]
@@ -162,7 +162,8 @@ class _Unit:
     # --- transfers ---
 
     def _move(self, w: Word) -> Steps:
-        """Elements go as they are. Each core of a group reads for itself what its leader reads."""
+        """Elements go as they are, but those of one byte, which widen, and to which others are rounded. Each core of a group reads for
+        itself what its leader reads."""
         if "src" not in w or "dst" not in w:
             yield from self._exchange(w, self.shared.kernel.groups[w["group"]])
             return
@@ -174,7 +175,10 @@ class _Unit:
             memory = "src" if self.unit == "MNIL" else "dst"
             ends[memory] = (w[memory], w.get("dim", 0), indices)
         for source, target in zip(*(self._places(*end) for end in ends.values()), strict=True):
-            target.write(source.read())
+            if source.size == target.size:
+                target.write(source.read())
+            else:
+                target.write_lanes(source.read_lanes())
         yield True
 
     def _exchange(self, w: Word, senders: list[int]) -> Steps:
@@ -281,7 +285,7 @@ class _Place:
     def read(self) -> list[int]:
         """The bits of the elements; dead lanes give the pad value."""
         pad = PADS[self.d.get("pad", "zero")]
-        dead = 0 if self.kind in arithmetic.PAIRS else arithmetic.half(pad, self.kind) if self.size == 2 else arithmetic.lane(pad)
+        dead = 0 if self.kind in arithmetic.PAIRS else arithmetic.lane(pad) if self.size == 4 else arithmetic.half(pad, self.kind)
         found = [struct.unpack_from(FORMATS[self.size], self.space, at)[0] for at in self.addresses]
         return found + [dead] * (LANES - self.live)
 

@@ -154,7 +154,7 @@ def of_descriptor(d: Descriptor, kernel: Kernel, trips: Trips, corelets: int, lo
     return Footprint(
         argument=d.arg,
         element_bytes=d.element_bytes,
-        half=d.half if d.element_bytes == 2 else "",
+        half="" if d.element_bytes == 4 else d.half,
         trips=trips,
         cores=kernel.cores,
         origin=(origin + turn % d.buffers * d.rotate_step) // d.element_bytes,

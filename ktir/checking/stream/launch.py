@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ktir.checking.stream.tiles import BYTES
+from ktir.checking.stream.tiles import BYTES, ONES
 from ktir.dialects import ktir as kt
 from ktir.isa.program import Argument
 from ktir.mlir import func, ir
@@ -66,7 +66,10 @@ def program_arguments(launch: list[LaunchArgument]) -> list[Argument]:
     """What the program must declare."""
     sizes = {name: size for name, _, size in _TYPES.values()}
     halves = {"bfloat16": "bf16", **{_TYPES[name][0] + of: pair for name, pair in BYTES.items() for of in ("", "_x2")}}
-    return [
-        Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, max(2, sizes[a.dtype]), halves.get(a.dtype, "f16"))
-        for a in launch
-    ]
+    ones = {_TYPES[name][0]: half for name, half in ONES.items()}
+    found = []
+    for a in launch:
+        alone = a.dtype in ones and len(a.layout.device_size) == 2
+        size, half = (1, ones[a.dtype]) if alone else (max(2, sizes[a.dtype]), halves.get(a.dtype, "f16"))
+        found.append(Argument(a.name, a.role, prod(a.layout.device_size[:-1]) * sizes[a.dtype] // 2, size, half))
+    return found

@@ -18,6 +18,8 @@ from ktir.target import LANES
 BYTES = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2", "i8": "i8x2"}
 """Types of one byte, and what two of them are in 16 bits: rows 2r and 2r + 1 share a stick."""
 ELEMENTS = {"f16": (2, "f16"), "bf16": (2, "bf16"), "f32": (4, ""), "i32": (4, ""), **{name: (2, pair) for name, pair in BYTES.items()}}
+ONES = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+"""Floats of one byte that moves widen and round, and what they are called."""
 ELEMENTS |= {f"vector<2x{name}>": (2, pair) for name, pair in BYTES.items()}
 """Type -> bytes of a place, and what its 16 bits are."""
 
@@ -153,7 +155,9 @@ def _of_view(
     """A tile of `shape` at `first` in a view, whose dim d is walked by the tile's dim `walked[d]`; `positions` have no lanes."""
     view = base.owner.opview
     assert isinstance(view, ktdp.ConstructMemoryViewOp)
-    size, half = ELEMENTS.get(str(view.element_type), (None, ""))
+    element = str(view.element_type)
+    alone = element in ONES and _element_moved(op) != element
+    size, half = (1, ONES[element]) if alone else ELEMENTS.get(element, (None, ""))
     steps = [s for s in view.strides if isinstance(s, int)]
     if size is None or len(steps) != len(view.strides):
         raise refused(op, "is on a view that the instruction stream does not have")
@@ -174,9 +178,15 @@ def _of_view(
         clips.append(Clip(walked.get(stick, 0), room, LANES if stick in walked else 0, lanes=True))
     own = prod(s for s in view.sizes if isinstance(s, int)) if "ktir.per_corelet" in view.operation.attributes else 0
     tile = Tile(
-        view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), str(view.element_type) in BYTES, own
+        view.memory_space == "ct_local", size, half, start, shape, tuple(strides), tuple(clips), element in BYTES and not alone, own
     )
     return _paired(tile, op) if tile.in_pairs else tile
+
+
+def _element_moved(tile: ir.Operation) -> str:
+    """The element type of what is loaded from a tile, or stored to it."""
+    user = next(iter(tile.results[0].uses)).owner.operation
+    return str(ir.RankedTensorType((user.results[0] if len(user.results) else user.operands[0]).type).element_type)
 
 
 def _paired(tile: Tile, op: ir.Operation) -> Tile:

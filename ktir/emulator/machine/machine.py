@@ -29,7 +29,7 @@ from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
-from ktir.target import LANES, Target
+from ktir.target import LANES, STICK_BYTES, Target
 
 Array = NDArray[Any]
 Mode = Literal["tape", "step"]
@@ -37,7 +37,7 @@ Mode = Literal["tape", "step"]
 
 def carrier_shape(argument: Argument) -> tuple[int, int]:
     """Shape of an argument's carrier: entries of 64 lanes."""
-    return -(-argument.sticks // (argument.element_bytes // 2)), LANES
+    return -(-argument.sticks * STICK_BYTES // (argument.element_bytes * LANES)), LANES
 
 
 class Machine:

@@ -16,7 +16,7 @@ from ktir.isa.lane import read_lane
 from ktir.isa.problem import AssemblyError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program, Source, Word
 from ktir.isa.units import Unit
-from ktir.target import SIXTEEN
+from ktir.target import MOVED
 
 Place = tuple[int, int]
 
@@ -106,7 +106,7 @@ class _Parser:
             fields.parse({"role": lambda: _one_of(line, ROLES), "sticks": _int(line), "element_bytes": _int(line), "half": _half(line)})
         role, sticks, size = (fields.require(n) for n in ("role", "sticks", "element_bytes"))
         self.places["argument", len(self.program.arguments)] = (line.number, token.column)
-        self.program.arguments.append(Argument(name, role, sticks, size, fields.values.get("half", SIXTEEN[0])))
+        self.program.arguments.append(Argument(name, role, sticks, size, fields.values.get("half", MOVED[0])))
 
     def _directive_kernel(self, line: Line, token: Token) -> None:
         name = line.string("the kernel's name")
@@ -298,7 +298,7 @@ def _int(line: Line) -> Callable[[], int]:
 
 
 def _half(line: Line) -> Callable[[], str]:
-    return lambda: _one_of(line, SIXTEEN)
+    return lambda: _one_of(line, MOVED)
 
 
 def _ints(line: Line) -> list[int]:

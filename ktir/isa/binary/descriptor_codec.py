@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ktir.isa.descriptor import BOUND_LAYOUT, DESCRIPTOR_BYTES, DESCRIPTOR_LAYOUT, LEVELS, MAX_RANK, NONE16, PADS, Bound, Descriptor
 from ktir.isa.program import Argument
-from ktir.target import SIXTEEN
+from ktir.target import MOVED, NARROW
 
 BOUND_DTYPE = np.dtype(list(BOUND_LAYOUT))
 DESCRIPTOR_DTYPE = np.dtype([(f[0], BOUND_DTYPE if f[0] == "bounds" else f[1], *f[2:]) for f in DESCRIPTOR_LAYOUT])
@@ -19,6 +19,7 @@ NONE8 = 0xFF
 MAX_BOUNDS = 2
 MAX_BASE = 2**40
 """Beyond any memory, and small enough that sums of addresses fit into 64 bits."""
+ELEMENT_BYTES: tuple[Literal[1, 2, 4], ...] = (1, 2, 4)
 MAX_STEP = 2**37
 SPACES = ("ddr", "lx")
 
@@ -34,8 +35,8 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
     """What is wrong with `d` in a kernel that has so many arguments and core tables."""
     if d.space not in SPACES:
         yield f"space expects ddr or lx, but got {d.space!r}"
-    if d.element_bytes not in (2, 4) or type(d.element_bytes) is not int:
-        yield f"element_bytes expects 2 or 4, but got {d.element_bytes!r}"
+    if d.element_bytes not in (1, 2, 4) or type(d.element_bytes) is not int:
+        yield f"element_bytes expects 1, 2 or 4, but got {d.element_bytes!r}"
         return
     yield from half_faults(d)
     if len(d.extent) != len(d.stride) or len(d.extent) > MAX_RANK:
@@ -80,13 +81,15 @@ def faults(d: Descriptor, arguments: int, tables: int) -> Iterator[str]:
 
 def half_faults(held: Descriptor | Argument) -> Iterator[str]:
     """What is wrong with the floats of 16 bits of a descriptor or an argument."""
-    if held.half not in SIXTEEN:
-        yield f"half expects one of {', '.join(SIXTEEN)}, but got {held.half!r}"
-    elif held.half != SIXTEEN[0] and held.element_bytes != 2:
+    if held.half not in MOVED:
+        yield f"half expects one of {', '.join(MOVED)}, but got {held.half!r}"
+    elif (held.half in NARROW) != (held.element_bytes == 1) or (held.half != MOVED[0] and held.element_bytes == 4):
         yield f"half is {held.half}, but elements have {held.element_bytes} bytes"
 
 
 def _element_faults(d: Descriptor) -> Iterator[str]:
+    if d.element_bytes == 1 and not d.element:
+        yield "elements of 1 byte have a lane_stride"
     if d.element and d.space != "ddr":
         yield f"only a ddr descriptor has a lane_stride, but this one is of {d.space}"
     if d.element and d.corelet_step:
@@ -133,9 +136,9 @@ def pack(descriptors: list[Descriptor]) -> np.ndarray:
         record["arg"] = NONE16 if d.arg is None else d.arg
         record["core_table"] = NONE16 if d.core_table is None else d.core_table
         record["space"] = SPACES.index(d.space)
-        record["log2_element_bytes"] = d.element_bytes // 2
+        record["log2_element_bytes"] = d.element_bytes.bit_length() - 1
         record["rank"] = rank
-        record["half"] = SIXTEEN.index(d.half)
+        record["half"] = MOVED.index(d.half)
         record["flags"] = int(d.splat) | int(d.element) << 1 | PADS.index(d.pad) << 4
         record["extent"][:rank] = d.extent
         record["stride"][:rank] = d.stride
@@ -163,13 +166,13 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
     r = {name: record[name].tolist() for name in DESCRIPTOR_DTYPE.names or () if name != "bounds"}
     if r["space"] >= len(SPACES):
         problems.append(f"unknown space code {r['space']}")
-    if r["log2_element_bytes"] not in (1, 2):
-        problems.append(f"log2_element_bytes expects 1 or 2, but got {r['log2_element_bytes']}")
+    if r["log2_element_bytes"] not in range(3):
+        problems.append(f"log2_element_bytes expects 0, 1 or 2, but got {r['log2_element_bytes']}")
     if r["rank"] > MAX_RANK:
         problems.append(f"rank expects 0 to {MAX_RANK}, but got {r['rank']}")
     if r["flags"] & ~0x33 or r["flags"] >> 4 >= len(PADS):
         problems.append(f"unknown flags {r['flags']:#04x}")
-    if r["half"] >= len(SIXTEEN):
+    if r["half"] >= len(MOVED):
         problems.append(f"unknown half code {r['half']}")
     if any(r["reserved"]):
         problems.append("reserved field is not zero")
@@ -182,7 +185,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         return None, problems
     d = Descriptor(
         space="lx" if r["space"] else "ddr",
-        element_bytes=4 if r["log2_element_bytes"] == 2 else 2,
+        element_bytes=ELEMENT_BYTES[r["log2_element_bytes"]],
         extent=tuple(r["extent"][: r["rank"]]),
         stride=tuple(r["stride"][: r["rank"]]),
         base=r["base"],
@@ -196,7 +199,7 @@ def unpack(record: np.void) -> tuple[Descriptor | None, list[str]]:
         lane_stride=r["lane_stride"] if r["flags"] & 2 else None,
         splat=bool(r["flags"] & 1),
         pad=PADS[r["flags"] >> 4],
-        half=SIXTEEN[r["half"]],
+        half=MOVED[r["half"]],
         bounds=tuple(b for b in bounds if b is not None),
     )
     return d, problems

@@ -27,7 +27,7 @@ from ktir.isa.instructions import WORD_BYTES
 from ktir.isa.problem import EncodingError, Problem, ProgramError
 from ktir.isa.program import ROLES, Argument, Channel, Kernel, Program
 from ktir.isa.units import Unit
-from ktir.target import SIXTEEN
+from ktir.target import MOVED
 
 MAGIC = b"SIS0"
 VERSION = 3
@@ -91,7 +91,7 @@ def _assemble(program: Program, word_bytes: bytes) -> bytes:
     arguments = np.zeros(len(program.arguments), ARGUMENT_DTYPE)
     for record, a in zip(arguments, program.arguments, strict=True):
         record["name"], record["role"] = strings.id(a.name), ROLES.index(a.role)
-        record["element_bytes"], record["half"], record["sticks"] = a.element_bytes, SIXTEEN.index(a.half), a.sticks
+        record["element_bytes"], record["half"], record["sticks"] = a.element_bytes, MOVED.index(a.half), a.sticks
     kernels, first = bytearray(), 0
     for kernel in program.kernels:
         kernels += _kernel_bytes(kernel, strings.id(kernel.name), first)
@@ -271,11 +271,11 @@ def _read_arguments(r: _Reader, texts: list[str]) -> list[Argument]:
         at = r.start + i * ARGUMENT_DTYPE.itemsize
         if role >= len(ROLES):
             raise EncodingError(at + 4, f"unknown role code {role}")
-        if half >= len(SIXTEEN):
+        if half >= len(MOVED):
             raise EncodingError(at + 6, f"unknown half code {half}")
         if reserved:
             raise EncodingError(at + 7, "reserved field is not zero")
-        out.append(Argument(_text(texts, name, at), ROLES[role], sticks, element_bytes, SIXTEEN[half]))
+        out.append(Argument(_text(texts, name, at), ROLES[role], sticks, element_bytes, MOVED[half]))
     return out
 
 

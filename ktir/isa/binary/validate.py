@@ -96,8 +96,8 @@ def _argument_faults(a: Argument) -> Iterator[str]:
         yield f"role expects one of {', '.join(ROLES)}, but got {role!r}"
     if not _is_int(sticks, 0, MAX_STICKS):
         yield f"sticks expects a value of 0 to {MAX_STICKS}, but got {sticks!r}"
-    if element_bytes not in (2, 4) or type(element_bytes) is not int:
-        yield f"element_bytes expects 2 or 4, but got {element_bytes!r}"
+    if element_bytes not in (1, 2, 4) or type(element_bytes) is not int:
+        yield f"element_bytes expects 1, 2 or 4, but got {element_bytes!r}"
     yield from descriptor_codec.half_faults(a)
 
 

@@ -20,7 +20,7 @@ class Rule:
 SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Headers": (
         Rule("Names of the program, of arguments and kernels are Unicode text.", "expects text|is no valid Unicode"),
-        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 2 or 4 bytes. Those of 2 are f16 or, where it says so, another float of 16 bits or a pair of bytes.", "role expects|sticks expects a value|element_bytes expects 2 or 4|half "),
+        Rule("An argument has one of the roles, 0 to 2³² − 1 sticks, and elements of 1, 2 or 4 bytes. Those of 2 are f16 or, where it says so, another float of 16 bits or a pair of bytes; those of 1 are floats.", "role expects|sticks expects a value|element_bytes expects 1, 2 or 4|half "),
         Rule("A kernel runs on 1 to 1024 cores, and on no more than the target has.", "cores expects|but the target has"),
         Rule("Each unit has at most one program in a kernel.", "units expects"),
         Rule("Core tables have a value of −2⁴⁰ to 2⁴⁰ per core, groups the number of a core of the kernel per core.", "values, one per core|expects values of -?[0-9]+ to"),
@@ -32,7 +32,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
         Rule("It has 0 to 4 inner dims, each of an extent of at least 1 and with a stride; all of it is less than 2³² bytes.", "equal ranks|extent expects|more than a descriptor can"),
         Rule("Strides and steps are −2³⁷ to 2³⁷, `rotate_step` not negative; `base` is 0 to 2⁴⁰; there are eight level steps.", "expects values of -[0-9]+ to [0-9]+|base expects|level_step expects"),
         Rule("It names core tables of its kernel.", "is not one of the .* tables"),
-        Rule("Only descriptors of memory have a lane_stride; those that have one have no corelet_step.", "has a lane_stride|element descriptor has no corelet_step"),
+        Rule("Only descriptors of memory have a lane_stride, as those of elements of 1 byte must; those that have one have no corelet_step.", "has a lane_stride|have a lane_stride|element descriptor has no corelet_step"),
         Rule("There are 1 to 255 buffers; with one, rotate_levels and rotate_step are 0.", "buffers expects|rotate_levels|rotate_step"),
         Rule("The pad is zero, −inf or +inf.", "pad expects"),
         Rule("There are at most two bounds. What they name exists, their steps have 16 bits, without sign, and a step needs what it counts.", "bounds, but got|dim_step expects|level_step expects a value|corelet_step expects|inner dims|dim_step needs|level expects|level_step needs|limit "),
@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "Words and their descriptors": (
         Rule("Operands are descriptors of the space that the instruction, and the unit, says.", "to be of (ddr|lx)"),
         Rule("What `move` names in LX is given. Over the ring it has a group, and no index. Into memory it has no group.", "expects a (src|dst)$|over the ring|has a group"),
-        Rule("The two descriptors of a `move` have as many bytes, in elements of one size and format.", "moves .* bytes into|changes the element size|changes the elements"),
+        Rule("The two descriptors of a `move` have as many entries, of elements of one size and format; where memory has floats of 1 byte, LX has floats of 2.", "moves .* entries into|changes the element size|changes the elements"),
         Rule("Levels over which a descriptor steps are open; of those that choose its buffer one is.", "which is not open|chooses the buffer"),
         Rule("Buffers lie as far apart as one spans.", "has buffers of"),
         Rule("A corelet_step is that of a corelet unit.", "exists once per core"),

@@ -23,7 +23,7 @@ from ktir.isa.program import Kernel, Program, Word, drained_rows
 from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed import vector_body
 from ktir.isa.wellformed.structure import Fault, Site, sites
-from ktir.target import HALVES, STICK_BYTES, Target
+from ktir.target import HALVES, NARROW, STICK_BYTES, Target
 
 BLOCK = 64
 """Entries of a block of weights."""
@@ -140,8 +140,10 @@ class _Kernel:
         if w.does is not Does.MOVE:
             return
         source, destination = (self.kernel.descriptors[w[name]] for name in ("src", "dst"))
-        if source.bytes != destination.bytes:
-            yield f"'{w.op}' moves {source.bytes} bytes into {destination.bytes}"
+        if source.entries != destination.entries:
+            yield f"'{w.op}' moves {source.entries} entries into {destination.entries}"
+        if _widens(source, destination) or _widens(destination, source):
+            return
         if source.element_bytes != destination.element_bytes:
             yield f"'{w.op}' changes the element size from {source.element_bytes} to {destination.element_bytes} bytes"
         elif source.half != destination.half:
@@ -295,6 +297,11 @@ def _member_fault(kernel: Kernel, leaders: list[int], d: Descriptor) -> str | No
             if row[core] != row[leader]:
                 return f"has core {leader} read for core {core}, but table {t} differs between them"
     return None
+
+
+def _widens(memory: Descriptor, local: Descriptor) -> bool:
+    """Whether one end of a move has floats of one byte, and the other one floats of 2 that hold each of them."""
+    return memory.half in NARROW and local.element_bytes == 2 and local.half in HALVES
 
 
 def _holds(half: str, value: float) -> bool:

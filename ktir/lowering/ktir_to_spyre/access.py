@@ -10,8 +10,8 @@ from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.lowering.ktir_to_spyre.index import Index, IndexEvaluator, constant
-from ktir.mlir import ir
-from ktir.target import BYTES, CORELETS, FORMATS, LANES, STICK_BYTES, Format, held, is_byte, is_two
+from ktir.mlir import ir, is_a
+from ktir.target import BYTES, CORELETS, FORMATS, LANES, ONES, STICK_BYTES, Format, held, is_byte, is_two
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Tile:
 
     @property
     def element_bytes(self) -> int:
-        """Of a place: 2 or 4. Two bytes share one."""
-        return max(self.element.bytes, 2)
+        """Of a place: 2 or 4, where two bytes share one 2; 1 of bytes that lie one after the other."""
+        return 1 if self.element.one else max(self.element.bytes, 2)
 
     @property
     def corelet_rows(self) -> int:
@@ -164,7 +164,7 @@ class TileEvaluator:
             shape = (*shape[:-1], 1, shape[-1])
             positions = self._tile(op.operation, view, at, (1,), {}, lanes=False)
         element = str(op.base.owner.opview.element_type)
-        if is_byte(element) and number == len(shape) - 2:
+        if is_byte(element) and not _is_converted(op) and number == len(shape) - 2:
             raise refused(op, f"is on {element}, of which two rows share a stick, but its indices choose single rows")
         tile = self._tile(op.operation, op.base, first, shape, variable)
         if not any(clip.dim == number and not clip.lanes for clip in tile.clips):
@@ -213,8 +213,9 @@ class TileEvaluator:
         per_corelet = "ktir.per_corelet" in view.operation.attributes
         if per_corelet:
             buffer = buffer[0], 2 * buffer[1] - buffer[0]
-        tile = Tile(op, local, held(element), anchor, shape, tuple(strides), tuple(clips), buffer, per_corelet)
-        return _in_pairs(tile) if is_byte(element) else tile
+        alone = is_byte(element) and _is_converted(op)
+        tile = Tile(op, local, ONES[element] if alone else held(element), anchor, shape, tuple(strides), tuple(clips), buffer, per_corelet)
+        return _in_pairs(tile) if is_byte(element) and not alone else tile
 
     def _lanes(self, op: ir.Operation, view: ktdp.ConstructMemoryViewOp, first: list[Index], walked: dict[int, int]) -> list[Clip]:
         """Where the view's sticks are cut at a lane: 64*stick + lane <= last."""
@@ -225,6 +226,13 @@ class TileEvaluator:
             room = self.index.subtract(room, first[-1], op)
             clips.append(Clip(position or 0, room, 0 if position is None else LANES, lanes=True))
         return clips
+
+
+def _is_converted(tile: ir.Operation) -> bool:
+    """Whether what is loaded from a tile, or stored to it, has another type: then its bytes lie one after the other."""
+    user = next(iter(tile.results[0].uses)).owner.operation
+    tensor = user.results[0] if is_a(user, ktdp.LoadOp) else user.operands[0]
+    return ir.RankedTensorType(tensor.type).element_type != tile.operands[0].type.element_type
 
 
 def _in_pairs(tile: Tile) -> Tile:

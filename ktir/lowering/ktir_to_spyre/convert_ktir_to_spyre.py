@@ -22,7 +22,7 @@ from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
 from ktir.pipeline import Pass
-from ktir.target import DL16, HALVES
+from ktir.target import DL16, HALVES, ONES
 from ktir.target import held as format_of
 
 
@@ -128,6 +128,8 @@ def program_arguments(entry: func.FuncOp) -> list[Argument]:
         for extent in layout.device[:-1]:
             entries *= extent
         element = format_of(layout.dtype)
+        if element.name in ONES and len(layout.device) == 2:
+            element = ONES[element.name]
         name, role = ir.StringAttr(d["ktir.name"]).value, ir.StringAttr(d["ktir.role"]).value
-        arguments.append(Argument(name, role, entries * element.bytes // 2, 4 if element.bytes == 4 else 2, element.half))
+        arguments.append(Argument(name, role, entries * element.bytes // 2, 1 if element.one else max(element.bytes, 2), element.half))
     return arguments

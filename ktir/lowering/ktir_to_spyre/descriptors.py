@@ -90,7 +90,7 @@ class DescriptorTable:
                               location_text(tile.op.location))  # fmt: skip
         descriptor = Descriptor(
             space="lx" if tile.local else "ddr",
-            element_bytes=2 if tile.element_bytes == 2 else 4,
+            element_bytes=1 if tile.element_bytes == 1 else 2 if tile.element_bytes == 2 else 4,
             extent=tuple(extent for extent, _ in walk),
             stride=tuple(0 if dim is None else tile.strides[dim] * size for _, dim in walk),
             base=anchor.scalar * size if anchor.is_uniform else 0,
@@ -118,6 +118,8 @@ class DescriptorTable:
         """Whether all addresses are multiples of a stick, as they must be in the scratchpad."""
         if tile.shape[-1] != LANES:
             raise Unsupported(f"'{tile.op.name}' op expects whole sticks of {LANES} lanes", location_text(tile.op.location))
+        if tile.element.one:
+            return False
         stick = STICK_BYTES // tile.element_bytes
         whole = LANES if any(clip.lanes for clip in tile.clips) else stick  # the dead half of an entry may lie beyond the memory
         anchor = tile.anchor

@@ -79,7 +79,7 @@ class Buffers:
     def is_packed(self, memory: Memory) -> bool:
         """Whether the host packs this view; otherwise it is part of the buffer's linear argument."""
         uses = self.uses[memory.argument]
-        if not self.is_of_host(memory.argument) or min(memory.strides, default=0) < 0:
+        if memory.widens or not self.is_of_host(memory.argument) or min(memory.strides, default=0) < 0:
             return False
         if not uses.stores and not uses.scattered:
             return True
@@ -98,6 +98,8 @@ class Buffers:
         uses = self.uses[argument]
         views = {(m.offset, m.sizes, m.strides) for m in (*uses.loads, *uses.stores)}
         if uses.scattered or uses.indices or not uses.loads or not uses.stores or len(views) != 1 or not self.is_of_host(argument):
+            return False
+        if any(m.widens for m in uses.stores):
             return False
         ((_, sizes, strides),) = views
         return all(n == 1 or s == prod(sizes[d + 1 :]) for d, (n, s) in enumerate(zip(sizes, strides, strict=True)))

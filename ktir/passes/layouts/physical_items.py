@@ -167,7 +167,7 @@ class PhysicalItems:
     def _gathered(self, node: Node) -> _Form:
         value, stick, groups = self._made(node.result)
         assert node.memory is not None
-        tensor = self._tensor((value, stick, groups), shape_of(value), stick, groups, node.memory.element)
+        tensor = self._tensor((value, stick, groups), shape_of(value), stick, groups, dtype_of(node.result))
         tensor.loaded = tensor.indirect = True
         tensor.index_dims = self._index_dims(node, stick)
         base = Region(node.memory.argument, node.memory.offset, _dims(node.memory), indirect=True)
@@ -278,7 +278,7 @@ def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
     elements, size = prod(memory.sizes), element_bytes(memory.element)
     moved = access_bytes(memory, stick)
     if stick is not None and memory.strides[stick] in (0, 1):
-        sticks = -(-memory.sizes[stick] // LANES) * size * LANES // STICK_BYTES
+        sticks = -(-memory.sizes[stick] // LANES) * max(size * LANES // STICK_BYTES, 1)
         return moved, elements // memory.sizes[stick] * sticks
     rows = [d for d in range(len(memory.sizes)) if d != stick and memory.sizes[d] > 1]
     step = abs(memory.strides[rows[-1]]) * size if rows else 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ktir.analysis.flat import IndexedBy, Memory, Node, refuse, shape_of
+from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, refuse, shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import constant, elementwise, fill, index_constant, moved_by
 from ktir.layout import Layout
@@ -82,7 +82,7 @@ class PhysicalTensors:
         else:
             base, memory = self.pools[use.value]
             view = self._strided(base, memory, use.stick, use.groups)
-        layout = self.layout(shape_of(use.value), use.stick, use.groups, _dtype_of_view(view))
+        layout = self.layout(shape_of(use.value), use.stick, use.groups, dtype_of(use.value))
         loaded = ktdp.load(_whole(view, layout), element_type(layout.dtype), encoding(layout, "zero"))
         return Tensor(loaded, layout, 0.0)
 
@@ -137,7 +137,7 @@ class PhysicalTensors:
         """Build a gather."""
         assert node.memory is not None
         stick = self.plan.roles.made(node.result)
-        layout = self.layout(shape_of(node.result), stick, self.plan.rows.made(node.result), node.memory.element)
+        layout = self.layout(shape_of(node.result), stick, self.plan.rows.made(node.result), dtype_of(node.result))
         loaded = ktdp.load(self._indirect_tile(node, stick, layout), element_type(layout.dtype), encoding(layout, "zero"))
         return Tensor(loaded, layout, 0.0)
 
@@ -177,10 +177,6 @@ class PhysicalTensors:
             base = self.arguments.linear(memory.argument, memory.element, memory.op.location)
             base = moved_by(base, memory.offset)
         return ktdp.construct_memory_view(base, list(memory.sizes), strides, element_type(memory.element))
-
-
-def _dtype_of_view(view: ir.Value) -> str:
-    return str(ir.MemRefType(view.type).element_type)
 
 
 def empty(layout: Layout) -> ir.Value:

@@ -23,7 +23,7 @@ from ktir.tools.shared.expected import mismatches
 
 _FENCE = re.compile(r"^(?P<ticks>```+) *mlir\b[^\n]*\n(?P<text>.*?)^(?P=ticks) *$", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"^ *// (given|result) +%(\w+): *(\w+) +(.*)$", re.MULTILINE)
-_TYPES = {"f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
+_TYPES = {"u8": np.uint8, "f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
 SEPARATOR = re.compile(r"^// -----$", re.MULTILINE)
 SOURCE = "<text>"
 """The file name that the executor gives to text."""

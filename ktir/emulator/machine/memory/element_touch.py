@@ -21,7 +21,7 @@ def cell_sizes(program: Program) -> list[int]:
 
     An argument without element descriptors keeps sticks, whose lanes are counted; one that is read or written by index does not.
     """
-    sizes = [STICK_BYTES // a.element_bytes for a in program.arguments]
+    sizes = [min(STICK_BYTES // a.element_bytes, LANES) for a in program.arguments]
     elements = [False] * len(sizes)
     for kernel in program.kernels:
         for d in kernel.descriptors:

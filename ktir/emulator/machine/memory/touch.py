@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ktir.isa.access import Access, Counters
 from ktir.isa.descriptor import LEVELS, Descriptor
 from ktir.isa.program import Argument, Kernel
-from ktir.target import LANES, SIXTEEN, STICK_BYTES
+from ktir.target import LANES, MOVED, STICK_BYTES
 
 NEVER, F32 = range(2)
-"""What a stick holds: nothing yet, or 32 lanes of 4 bytes; from 2 on 64 lanes of one kind of 16 bits."""
+"""What a stick holds: nothing yet, or 32 lanes of 4 bytes; from 2 on 64 lanes of one kind of 16 bits, or of one byte."""
 
 HALF = LANES // 2
 """Lanes of an f32 stick."""
@@ -25,7 +25,7 @@ HALF = LANES // 2
 
 def tag_of(held: Descriptor | Argument) -> int:
     """What sticks of a descriptor or an argument hold."""
-    return F32 if held.element_bytes == 4 else 2 + SIXTEEN.index(held.half)
+    return F32 if held.element_bytes == 4 else 2 + MOVED.index(held.half)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ktir.isa.functions import integer_lane
 from ktir.isa.instructions import STREAMS, Does
 from ktir.isa.program import Argument, Kernel, Program, Word, drained_rows
 from ktir.isa.units import FIFOS, Unit
-from ktir.target import LANES, Target
+from ktir.target import LANES, NARROW, Target
 
 UNITS = tuple(Unit)
 
@@ -231,7 +231,7 @@ class _UnitDecoder:
             raise self.fail(f"expects descriptors of equal size, but got {x.ddr.entries} and {x.lx.entries} entries", x.index)
         if x.ddr.width != x.lx.width:
             raise self.fail("expects descriptors of one element size", x.index)
-        if x.ddr.descriptor.half != x.lx.descriptor.half:
+        if x.ddr.descriptor.half != x.lx.descriptor.half and x.ddr.descriptor.half not in NARROW:
             raise self.fail("expects descriptors of the same elements", x.index)
         argument = self._argument(x, x.ddr)
         if not x.loads and argument.constant:

@@ -23,7 +23,7 @@ from ktir.emulator.machine.step.divisions import DIVISIONS
 from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program
-from ktir.target import LANES
+from ktir.target import LANES, NARROW
 
 
 class Builder:
@@ -140,12 +140,12 @@ class Builder:
         t = transfer(e.instruction, e.counters)
         shape = (self.cores, access.entries)
         t = replace(t, at=np.broadcast_to(t.at, shape), live=np.broadcast_to(t.live, shape))
-        reader = self._reader(e, t)
+        reader, narrow = self._reader(e, t), NARROW.get(access.descriptor.half, "")
         if reader is not None:
-            self.emitter.operations.append(Scatter(t, value, reader, self.claims[t.argument]))
+            self.emitter.operations.append(Scatter(t, value, reader, self.claims[t.argument], narrow))
             return
         boxes, parts = cut(t, access.descriptor.extent, np.broadcast_to(value.at[:, 0], shape), value.lane, loads=False)
-        self.emitter.operations.append(Store(t.argument, t.lane, value, boxes, parts))
+        self.emitter.operations.append(Store(t.argument, t.lane, value, boxes, parts, narrow))
 
     def _reader(self, e: Event, t: Transfer) -> IndexReader | None:
         if t.indices is None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.floats import f16_to_f32, widening
+from ktir.arithmetic.floats import f16_to_f32, round_to, widening
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
 from ktir.emulator.machine.replay.ops import Call, Launch, window
@@ -75,11 +75,13 @@ def _spans(where: np.ndarray) -> tuple[slice, ...] | None:
     return spans if where[spans].all() else None
 
 
-def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of: Ints, of_lane: int, lanes: int) -> None:
-    """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays."""
+def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of: Ints, of_lane: int, lanes: int, narrow: str = "") -> None:
+    """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays. `narrow`: rounded to that."""
     rows, shift = runs(target, to_lane, lanes)
     source_rows, source_shift = runs(source, of_lane, lanes)
     found = source_rows[of + source_shift]
+    if narrow:
+        found = round_to(narrow, np.array(found))
     rows[to + shift] = f16_to_f32(found) if found.dtype == np.float16 and found.size >= _WORTH else found
 
 
@@ -165,6 +167,8 @@ class Store:
     value: Value
     boxes: list[Box]
     parts: list[Part]
+    narrow: str = ""
+    """The float of one byte that memory has, to which what is stored is rounded; empty where elements go as they are."""
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -173,17 +177,23 @@ class Store:
 
     def calls(self, launch: Launch) -> list[Call]:
         """One call for each box and each part."""
-        flat, lane = self.value.buffer.flat, self.value.lane
-        out: list[Call] = [(_to_box(launch, self.argument, box.memory, box.buffer.of(flat)), ()) for box in self.boxes]
-        return out + [(_to_part(launch, self.argument, self.lane, flat, lane, part), ()) for part in self.parts]
+        flat = self.value.buffer.flat
+        out: list[Call] = [(_to_box(launch, self.argument, box.memory, box.buffer.of(flat), self.narrow), ()) for box in self.boxes]
+        return out + [(_to_part(launch, self, flat, part), ()) for part in self.parts]
 
 
-def _to_box(launch: Launch, argument: int, memory: View, source: F32) -> Callable[[], None]:
+def _to_box(launch: Launch, argument: int, memory: View, source: F32, narrow: str) -> Callable[[], None]:
+    if narrow:
+        return lambda: np.copyto(window(launch.arguments[argument], memory), round_to(narrow, np.array(source)))
     return lambda: np.copyto(window(launch.arguments[argument], memory), source)
 
 
-def _to_part(launch: Launch, argument: int, apart: int, flat: F32, lane: int, part: Part) -> Callable[[], None]:
-    return lambda: _copy(launch.arguments[argument].reshape(-1), part.memory, apart, flat, part.buffer, lane, part.lanes)
+def _to_part(launch: Launch, store: Store, flat: F32, part: Part) -> Callable[[], None]:
+    def run() -> None:
+        memory = launch.arguments[store.argument].reshape(-1)
+        _copy(memory, part.memory, store.lane, flat, part.buffer, store.value.lane, part.lanes, store.narrow)
+
+    return run
 
 
 @dataclass
@@ -194,6 +204,8 @@ class Scatter:
     value: Value
     reader: IndexReader
     claims: Claims
+    narrow: str = ""
+    """As of `Store`."""
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
 
@@ -213,7 +225,7 @@ class Scatter:
             elements = (at[..., None] + inside)[live]
             memory = launch.arguments[t.argument].reshape(-1)
             self.claims.claim(memory.size, elements, core, self.reader.site)
-            memory[elements] = self.value.buffer.flat[source]
+            memory[elements] = round_to(self.narrow, self.value.buffer.flat[source])
 
         return [(run, ())]
 

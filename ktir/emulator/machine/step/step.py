@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic import numerics
+from ktir.arithmetic.floats import round_to
 from ktir.arithmetic.pairs import ELEMENTS, INTEGERS, along_k, integer_sums
 from ktir.arithmetic.products import matmul_block
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
@@ -27,7 +28,7 @@ from ktir.emulator.machine.trace.trace import Event, Trace
 from ktir.isa.access import Access, Counters, Ints
 from ktir.isa.instructions import Does
 from ktir.isa.program import Program
-from ktir.target import LANES
+from ktir.target import LANES, NARROW
 
 _LANE = np.arange(LANES)
 
@@ -201,7 +202,8 @@ class Step:
             claims = self.claims.setdefault(t.argument, Claims(self.program.arguments[t.argument].name))
             cores = np.broadcast_to(self._every[..., None], live.shape)
             claims.claim(memory.size, elements[live], cores[live], self._site(e))
-        memory[elements[live]] = np.broadcast_to(values, live.shape)[live]
+        assert e.instruction.ddr
+        memory[elements[live]] = round_to(NARROW.get(e.instruction.ddr.descriptor.half, ""), np.broadcast_to(values, live.shape)[live])
 
     def _site(self, e: Event) -> Site:
         return self.trace.kernels[e.kernel].site(e.unit, e.instruction.index, None, e.loops)

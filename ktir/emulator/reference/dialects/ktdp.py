@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ktir.arithmetic.numerics import round_to
 from ktir.diagnostics import KtirError, Unsupported
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
@@ -19,6 +20,7 @@ from ktir.emulator.reference.ops.sets import IndexSet
 from ktir.emulator.reference.ops.structured_steps import repeat
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.record.recording import NeedsTiles
+from ktir.emulator.reference.tape.tape import Binder, Call, PlainStep
 from ktir.emulator.reference.tape.values import (
     AccessTile,
     Distributed,
@@ -33,6 +35,7 @@ from ktir.emulator.reference.tape.values import (
     simplify,
 )
 from ktir.mlir import ir
+from ktir.target import NARROW
 
 
 @executes("ktdp.get_compute_tile_id")
@@ -269,6 +272,29 @@ def _load(op: OpReader) -> Action:
     return action
 
 
+class _Rounded(PlainStep):
+    """Numbers of the type that memory has, which is narrower."""
+
+    def calls(self, binder: Binder) -> Iterable[Call]:
+        source, target = binder.array(self.reads[0]), binder.array(self.writes[0])
+        yield np.copyto, (target, source)
+        yield round_to, (self.writes[0].element, target, target)
+
+    def details(self) -> object:
+        return self.writes[0].element
+
+
+def _given(rec: Recorder, slot: int, access: AccessTile | IndirectTile) -> Tensor:
+    """What is stored, as memory has it."""
+    value, element = rec.tensor(slot), access.view.element
+    if element == value.element or element not in NARROW.values():
+        return value
+    shape = (rec.tiles, *value.shape)
+    result = rec.temporary(shape, (1, *value.shape) if value.at.strides[0] == 0 else shape, element)
+    rec.emit(_Rounded((value,), (result,)))
+    return result
+
+
 @executes("ktdp.store")
 def _store(op: OpReader) -> Action:
     (value, tile), where = op.operands, op.where
@@ -277,18 +303,18 @@ def _store(op: OpReader) -> Action:
     def action(rec: Recorder) -> None:
         access = rec.get(tile)
         if isinstance(access, IndirectTile):
-            scatter(rec, rec.tensor(value), access, where, ordered=ordered)
+            scatter(rec, _given(rec, value, access), access, where, ordered=ordered)
             return
         assert isinstance(access, AccessTile)
         if isinstance(access.view, Distributed):
             store = rec.memory.store_distributed if access.mask is None else partial(scatter_points, rec)
-            store(rec.tensor(value), access, where)
+            store(_given(rec, value, access), access, where)
         elif access.mask is not None or access.view.held is not None:
-            scatter_points(rec, rec.tensor(value), access, where)
+            scatter_points(rec, _given(rec, value, access), access, where)
         elif access.view.buffer is None:
             rec.scratchpad.store(rec.get(value), access, where)
         else:
-            rec.memory.store(rec.tensor(value), access, where)
+            rec.memory.store(_given(rec, value, access), access, where)
 
     return action
 

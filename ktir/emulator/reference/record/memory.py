@@ -58,9 +58,10 @@ class Memory:
         """The elements of `tile`; positions that a masked view clips read as zero."""
         rec = self.rec
         access = self._resolve(tile, where, write=False)
-        rec.counts.moved(tile.view, "global", access.elements * ELEMENT_BYTES[element], write=False)
-        rec.counts.shared += (access.elements - access.distinct_elements) * ELEMENT_BYTES[element]
-        memory = self._carrier(access, element)
+        held = access.element
+        rec.counts.moved(tile.view, "global", access.elements * ELEMENT_BYTES[held], write=False)
+        rec.counts.shared += (access.elements - access.distinct_elements) * ELEMENT_BYTES[held]
+        memory = self._carrier(access, held)
         if access.is_whole(rec.tiles):
             return rec.loaded(Tensor(memory, access.at(access.parts[0], access.parts[0].runs[0]), element, len(rec.steps)))
         return self._assembled([(access, memory)], [], tile, element)

@@ -71,7 +71,7 @@ class Build:
         """A memory descriptor; with `lane_stride`, an element descriptor, its addresses count elements."""
         return self._descriptor("ddr", extent, stride, arg=arg, **more)
 
-    def _descriptor(self, space, extent, stride, steps=None, element_bytes: Literal[2, 4] = 2, core_table=None, **more) -> int:
+    def _descriptor(self, space, extent, stride, steps=None, element_bytes: Literal[1, 2, 4] = 2, core_table=None, **more) -> int:
         if self.corelets == 1:
             more.pop("corelet_step", None)
         unit = 128 if more.get("lane_stride") is None else element_bytes

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from amounts import examples
@@ -17,6 +18,7 @@ from literal_runs import differing, literal
 from machine_builds import LXLU, LXSU, MNIL, MNIS, PT, Build, on_halves, program, v1, v2, v3, vacc, vin, vout, vred
 
 import ktir.checking.literal
+from ktir.arithmetic.numerics import round_to
 from ktir.checking.literal import arithmetic, elementary
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.machine import carrier_shape
@@ -27,7 +29,7 @@ from ktir.isa.descriptor import Bound
 from ktir.isa.kinds import KINDS, REDUCTIONS
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
-from ktir.target import DATASHEET, HALVES, PAIRS
+from ktir.target import DATASHEET, HALVES, NARROW, PAIRS
 
 WORDS: tuple[Callable[..., tuple[str, dict]], ...] = (v1, v2, v3)
 SPECIAL = [
@@ -225,6 +227,33 @@ def test_products_of_pairs(half: str) -> None:
     lanes = [rng.integers(0, 2**16, (n, 64)).astype(np.uint32).view(np.float32) for n in (64, rows)]
     lanes[1][0] = np.uint32(0x7F7F if half == "e4m3x2" else 0x7C03).view(np.float32) if half != "i8x2" else lanes[1][0]  # NaN, infinity
     agrees(on_halves(program("pairs", arguments, b.kernel()), half), [*lanes, np.zeros(carrier_shape(arguments[2]), np.float32)])
+
+
+@pytest.mark.parametrize("one", NARROW)
+@pytest.mark.parametrize("live", [64, 37])
+def test_moves_widen_bytes_and_round_to_them(one: str, live: int) -> None:
+    """Any f16 into memory of bytes, and from there back; rows that begin anywhere, the last one cut."""
+    b, rng, n = Build("bytes", 1), np.random.default_rng(live), 8
+    x = round_to("f16", bits(rng, "f", 64 * n)).reshape(n, 64)
+    x[0, :8] = [464, 465, 448, -480, 57344, 61440, 2.0**-10, -np.inf]
+    clips = {"bounds": (Bound(live, dim=0, dim_step=0, lanes=True),)} if live < 64 else {}
+    held = b.lx((n,), (1,), base=0)
+    b.add(MNIL, "move", src=b.ddr(0, (n,), (1,)), dst=held)
+    b.sig(MNIL, MNIS)
+    b.wait(MNIS, MNIL)
+    b.add(MNIS, "move", dst=b.ddr(1, (n,), (67,), base=3, lane_stride=1, element_bytes=1, half=one, **clips), src=b.lx((n,), (1,)))
+    back = Build("back", 1)
+    source = back.ddr(1, (n,), (66,), base=5, lane_stride=1, element_bytes=1, half=one, **clips)
+    back.add(MNIL, "move", src=source, dst=back.lx((n,), (1,), base=0))
+    back.sig(MNIL, MNIS)
+    back.wait(MNIS, MNIL)
+    back.add(MNIS, "move", dst=back.ddr(2, (n,), (1,)), src=back.lx((n,), (1,)))
+    arguments = [Argument("x", "input", n, 2), Argument("y", "input_output", 5, 1, one), Argument("z", "output", n, 2)]
+    p = program("bytes", arguments, b.kernel(), back.kernel())
+    found = agrees(p, [x, np.zeros(carrier_shape(arguments[1]), np.float32), np.zeros((n, 64), np.float32)])
+    dtype = getattr(ml_dtypes, {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[one])
+    rounded = (np.clip(x, -448, 448) if one == "e4m3" else x).astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(np.stack([found[1].reshape(-1)[3 + 67 * i :][:live] for i in range(n)]), rounded[:, :live])
 
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)

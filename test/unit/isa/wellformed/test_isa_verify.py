@@ -58,7 +58,7 @@ CHANGES = [
     (ROW_SHARE, ("token=0, leftover=1\n.desc", "token=3, leftover=1\n.desc"), "no word posts on it"),
     (ROW_SHARE, ("sender=MNIS", "sender=LXSU"), "'wait' names its own unit LXSU"),
     # descriptors
-    (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%x.0, dst=%lx.2"), "moves 1024 bytes into 512"),
+    (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%x.0, dst=%lx.2"), "moves 8 entries into 4"),
     (ROW_SHARE, ("move src=%x.0, dst=%lx.1", "move src=%lx.7, dst=%lx.1"), "expects src to be of ddr, but it is of lx"),
     (ROW_SHARE, ("fifo=I0 @2", "fifo=I0, transpose @2"), "'push' transposes blocks of 64 entries, but has 4"),
     (ROW_SHARE, ("stride=[256, 128]\n", "stride=[384, 128]\n"), "must be contiguous"),

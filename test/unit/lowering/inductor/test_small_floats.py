@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -9,8 +10,16 @@ import pytest
 import torch
 
 import ktir
-from ktir.checking.levels import check_levels
+from ktir.assembly import parse_module, print_module
+from ktir.checking.levels import check_levels, run_device_level
+from ktir.checking.stream import check_package
+from ktir.context import context
+from ktir.dialects.module_level import Level
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
+from ktir.package import read
 from ktir.runtime import executable
+from ktir.runtime.memory.transfer import array_of
 
 pytestmark = pytest.mark.usefixtures("on_chip")
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -108,6 +117,58 @@ def test_a_cache_is_written_in_place() -> None:
     got = run(step, cache, row, q)
     same(cache, wanted)
     torch.testing.assert_close(got, want, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("small", "shape"), [(E4M3, (2, 130, 33)), (E5M2, (3, 70, 40)), (E4M3, (4, 512, 64))])
+def test_a_cache_takes_a_byte_each(small: torch.dtype, shape: tuple[int, int, int]) -> None:
+    """In the memory of the program, and at every level from the one on that has layouts. A step moves half of what one of f16 moves."""
+
+    def step(cache: torch.Tensor, row: torch.Tensor, q: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        cache[:, at] = row.to(cache.dtype)
+        return torch.softmax(q @ cache.half().transpose(1, 2), -1) @ cache.half()
+
+    draw = torch.Generator().manual_seed(2)
+    full = torch.randn(shape, generator=draw)
+    row, q = (torch.randn(shape[0], 1, shape[2], generator=draw).half() for _ in range(2))
+    row[0, 0, :4] = torch.tensor([torch.nan, torch.inf, -1000, -0.0]).half()
+    at, cycles, cache = torch.tensor([5]), {}, full
+    for dtype in (torch.float16, small):
+        cache, wanted = full.to(dtype), full.to(dtype)
+        want = step(wanted, row, q, at)
+        torch._dynamo.reset()
+        with executable.recorded() as launches, torch.no_grad():
+            got = torch.compile(step, backend="spyre", dynamic=False, options={"fallback": "error"})(cache, row, q, at)
+        same(cache, wanted)
+        torch.testing.assert_close(got, want, rtol=2e-3, atol=4e-3, equal_nan=True)
+        machine = launches[-1].machine
+        cycles[dtype] = sum(kernel.cycles for kernel in machine.report.kernels)
+        (held,) = (a for a in machine.program.arguments if a.role == "input_output")
+        assert held.sticks == -(-full.numel() * dtype.itemsize // 128)
+    if full.numel() > 2**16:
+        assert cycles[small] < 0.7 * cycles[torch.float16]
+    text = str(ktir.capture(step, full.to(small), row, q, at))
+    given = {"arg0_1": row, "arg1_1": full.to(small), "arg2_1": at, "arg3_1": q}
+    arrays = [array_of(given.get(name, torch.zeros_like(row))).copy() for name in re.findall(r'ktir.name = "(\w+)"', text)]
+    found = device_levels(text, arrays)
+    assert len(found) == 8
+    for level in found:
+        assert any(a.tobytes() == array_of(cache).tobytes() for a in level)
+    for level in found[-4:]:  # from the tiled one on
+        assert [a.tobytes() for a in level] == [a.tobytes() for a in found[-1]]
+
+
+def device_levels(text: str, arrays: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """The arrays after each level that has layouts, and after the stream in both modes."""
+    levels: list[ir.Module] = []
+    with context(), ir.Location.unknown():
+        files = compile_logical(parse_module(text), cores=4, observe=lambda _, m: levels.append(parse_module(print_module(m))))
+        found = [run_device_level(m, arrays) for m in levels if (level := Level.of(m)) and not level.of_host]
+    run = executable.Executable(package := read(files))
+    assert not check_package(package, run.machine.trace)
+    for mode in ("tape", "step"):
+        found.append([a.copy() for a in arrays])
+        run(*found[-1], mode=mode)
+    return found
 
 
 def test_on_the_device() -> None:
