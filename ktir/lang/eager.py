@@ -210,6 +210,13 @@ class EagerTile:
 
     def branch(self, condition: Any, body: Callable[[], object]) -> None:
         """What runs where a condition holds."""
+        one = (
+            condition.size == 1 and condition.dtype == np.bool_
+            if isinstance(condition, np.ndarray)
+            else isinstance(condition, bool | np.bool_)
+        )
+        if not one:
+            raise Mistake(f"'when' expects a comparison of numbers, but got {kind_of(condition)}")
         if condition:
             body()
 

@@ -10,6 +10,8 @@ from ktir.lang.base.mistakes import Mistake, kind_of
 from ktir.lang.graph import Builder, Value
 
 _COMPARISONS = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
+_COMPARED = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
+"""Comparisons by the names of NumPy's functions."""
 
 
 class Index:
@@ -71,10 +73,11 @@ class Index:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         bound = {"minimum": "minsi", "maximum": "maxsi"}.get(ufunc.__name__)
-        if bound and method == "__call__" and not options:
-            found = [Index.maybe(self._trace, x) if isinstance(x, Index | int | np.integer) else None for x in inputs]
-            if found[0] is not None and found[1] is not None:
-                return self._op(f"arith.{bound} $0, $1 : index", found[0], found[1])
+        compared = _COMPARED.get(ufunc.__name__)
+        if (bound or compared) and method == "__call__" and not options:
+            left, right = (Index.maybe(self._trace, x) if isinstance(x, Index | int | np.integer) else None for x in inputs)
+            if left is not None and right is not None:
+                return self._op(f"arith.{bound} $0, $1 : index", left, right) if bound else left._compare(compared or "", right)
         return self._trace.apply(ufunc, method, inputs, options)
 
     def _plus(self, other: Any, factor: int) -> Any:
@@ -176,10 +179,14 @@ class Index:
 class Condition:
     """A truth value of the device."""
 
+    __hash__ = None  # type: ignore[assignment]  # `==` compares on the device
+
     def __init__(self, trace: Builder, value: Value) -> None:
         self._trace, self.value = trace, value
 
-    def _with(self, op: str, other: Any) -> Condition:
+    def _with(self, op: str, other: Any) -> Any:
+        if hasattr(other, "_as_condition"):
+            return NotImplemented
         if isinstance(other, bool):
             right = self._trace.value(f"arith.constant {str(other).lower()}", (), "i1")
         elif isinstance(other, Condition):
@@ -188,16 +195,26 @@ class Condition:
             raise Mistake(f"a condition expects conditions beside it, but got {kind_of(other)}")
         return Condition(self._trace, self._trace.value(f"arith.{op} $0, $1 : i1", (self.value, right), "i1"))
 
-    def __and__(self, other: Any) -> Condition:
+    def __and__(self, other: Any) -> Any:
         return self._with("andi", other)
 
-    def __or__(self, other: Any) -> Condition:
+    def __or__(self, other: Any) -> Any:
         return self._with("ori", other)
 
-    def __invert__(self) -> Condition:
+    def __xor__(self, other: Any) -> Any:
+        return self._with("xori", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._with("xori", other)
+
+    def __eq__(self, other: object) -> Any:
+        differ = self._with("xori", other)
+        return differ if differ is NotImplemented else ~differ
+
+    def __invert__(self) -> Any:
         return self._with("xori", True)
 
-    __rand__, __ror__ = __and__, __or__
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __bool__(self) -> bool:
-        raise Mistake("Python cannot decide by a condition of the device; use 'when'")
+        raise Mistake("Python cannot decide by a condition of the device; use 'when', and between conditions &, | and ~")

@@ -47,6 +47,29 @@ class Number(int):
     def __array_function__(self, function: Any, _: Any, given: Any, options: Any) -> Any:
         return function(*map(_plain, given), **{name: _plain(x) for name, x in options.items()})
 
+    def _compared(self, found: Any) -> Any:
+        return found if found is NotImplemented else np.bool_(found)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(int.__lt__(self, other))
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(int.__le__(self, other))
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(int.__gt__(self, other))
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(int.__ge__(self, other))
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(int.__eq__(self, other))
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(int.__ne__(self, other))
+
+    __hash__ = int.__hash__
+
     def _same(self, found: Any) -> Any:
         return found if found is NotImplemented else Number(found)
 

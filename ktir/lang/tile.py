@@ -191,12 +191,21 @@ class Tile(Derived, NDArrayOperatorsMixin):
         """The one integer of this tile as a number that addresses."""
         if self.size != 1 or family(element_of(self.dtype)) != "i":
             return None
+        element = element_of(self.dtype)
+        return Index.of(self._build, self._build.value(f"arith.index_cast $0 : {element} to index", (self._extracted(element),), "index"))
+
+    def _extracted(self, element: str) -> Value:
+        """The one element of this tile."""
         value = self._dense()
         zeros = [self._build.number(0)] * self.ndim
         holes = ", ".join(f"${i + 1}" for i in range(self.ndim))
-        element = element_of(self.dtype)
-        scalar = self._build.value(f"tensor.extract $0[{holes}] : {value.type}", (value, *zeros), element)
-        return Index.of(self._build, self._build.value(f"arith.index_cast $0 : {element} to index", (scalar,), "index"))
+        return self._build.value(f"tensor.extract $0[{holes}] : {value.type}", (value, *zeros), element)
+
+    def _as_condition(self) -> Condition | Tile:
+        """The one truth value of this tile as one that decides; the tile, where it is none."""
+        if self.size != 1 or self.dtype != np.bool_:
+            return self
+        return Condition(self._build, self._extracted("i1"))
 
     def _view(self, shape: Sequence[int], move: Callable[[int], int | None]) -> Tile:
         def read() -> Placed:

@@ -126,6 +126,9 @@ class Trace(Builder):
             if condition:
                 body()
             return
+        convert = getattr(condition, "_as_condition", None)
+        if convert is not None:
+            condition = convert()
         if not isinstance(condition, Condition):
             raise Mistake(f"'when' expects a comparison of numbers, but got {kind_of(condition)}")
         value, at = condition.value, here()
