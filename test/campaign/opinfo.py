@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "test"))
 
-from campaign.opinfo_page import BAD, DTYPES, ENGINES, page, worst  # noqa: E402
+from campaign.opinfo_page import BAD, DTYPES, ENGINES, page, updated, worst  # noqa: E402
 from campaign.spread import answer_requests, progress, read, spread  # noqa: E402
 from campaign.worker import Worker  # noqa: E402
 
@@ -48,6 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "build/opinfo.jsonl", help="results so far; those present are not run again")
     parser.add_argument("--again", default="", metavar="OUTCOMES", help="run variants with these outcomes anew, e.g. wrong,fails,crashes")
     parser.add_argument("--page", help="the page to write; '' = none. Default: docs/coverage.md, of compiled operators")
+    parser.add_argument(
+        "--update", action="store_true", help="write what there are results of into the page, and leave the rest of it as it is"
+    )
     parser.add_argument("--list", action="store_true", help="print what is there, run nothing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -61,7 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.page is None and options.engine in ENGINES:
         options.page = ROOT / "docs/coverage.md"
     if options.page:
-        Path(options.page).write_text(page(list(results.values()), options.engine))
+        place, found = Path(options.page), list(results.values())
+        place.write_text(updated(place.read_text(), found) if options.update else page(found, options.engine))
     bad = 0
     for key, result in sorted(results.items()):
         if worst(result) in BAD:

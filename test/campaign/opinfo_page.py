@@ -34,6 +34,33 @@ def page(results: Sequence[dict[str, Any]], engine: str = "spyre") -> str:
     return "\n".join(lines) + "\n"
 
 
+def updated(text: str, results: Sequence[dict[str, Any]]) -> str:
+    """A page with the cells of some variants and types anew, and how many there are of each outcome. Raises ValueError for a variant, or a
+    pair of variant and type, that the page has not."""
+    lines = text.split("\n")
+    at = {line.split("|")[1].strip().strip("`"): i for i, line in enumerate(lines) if line.startswith("| ")}
+    for result in results:
+        if result["name"] not in at:
+            raise ValueError(f"the page has no variant {result['name']}")
+        cells, column = lines[at[result["name"]]].split(" | "), 1 + DTYPES.index(result["dtype"])
+        before = next((o for o in ORDER if cells[column].startswith(o)), None)
+        if before is None:
+            raise ValueError(f"the page has no {result['dtype']} of {result['name']}")
+        cells[column] = _cell(result)
+        if all(c.split(" ")[0] in ("", "no", "chip") for c in cells[1 : 1 + len(DTYPES)]):
+            cells[-1] = " |"
+        lines[at[result["name"]]] = " | ".join(cells)
+        for outcome, more in ((before, -1), (worst(result), 1)):
+            if _NAMES[outcome] not in at:
+                raise ValueError(f"the page counts no outcome '{outcome}'")
+            counts = lines[at[_NAMES[outcome]]].split(" | ")
+            last, end = counts[-1].removesuffix(" |"), counts[-1].endswith(" |")
+            counts[-1] = last
+            counts[column] = str(int(counts[column]) + more)
+            lines[at[_NAMES[outcome]]] = " | ".join(counts) + " |" * end
+    return "\n".join(lines)
+
+
 def _totals(results: Sequence[dict[str, Any]]) -> list[str]:
     lines = [f"| | {' | '.join(DTYPES)} |", "|---" * (len(DTYPES) + 1) + "|"]
     counts = Counter((worst(r), r["dtype"]) for r in results)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from campaign import opinfo, opinfo_samples
-from campaign.opinfo_page import BAD, page, worst
+from campaign.opinfo_page import BAD, page, updated, worst
 from torch._inductor import config as inductor
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
@@ -118,6 +119,25 @@ def test_page() -> None:
     assert "| `add` | chip |  |  |  |  |  |  |  |" in text
     assert "| `lu` |  |  |  | PyTorch 1/4 |  |  |  | lu\\|x op |" in text
     assert "| 2 | lu\\|x op |" in text
+
+
+def test_parts_of_the_page_are_written_anew() -> None:
+    """As if all of it had been: what is left as it was, and counts."""
+
+    def result(name: str, dtype: str, reasons: dict[str, str], **counts: int) -> dict[str, Any]:
+        return {"name": name, "dtype": dtype, "engine": "spyre", "samples": 8, "counts": counts, "reasons": reasons}
+
+    slow = result("add", "bfloat16", {"executor": "'ktir.scan' op is slow"}, executor=1, chip=7)
+    kept = [result("add", "float32", {}, chip=8), result("sort", "bool", {"executor": "'ktir.sort' op is slow"}, executor=1)]
+    others = [*kept, result("mul", "bool", {"PyTorch": "'x' op (y) no"}, PyTorch=3), result("mul", "int64", {}, chip=8)]
+    better = result("add", "bfloat16", {}, chip=8)
+    assert updated(page([slow, *others]), [better]) == page([better, *others])
+    with pytest.raises(ValueError, match="no variant div"):
+        updated(page(others), [result("div", "bool", {}, chip=1)])
+    with pytest.raises(ValueError, match="no outcome 'untraced'"):
+        updated(page(others), [result("mul", "int64", {}, untraced=1)])
+    with pytest.raises(ValueError, match="no float16 of mul"):
+        updated(page(others), [result("mul", "float16", {}, chip=1)])
 
 
 def test_the_page_is_not_about_uncompiled_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
