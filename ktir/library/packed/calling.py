@@ -48,6 +48,7 @@ class Plan:
     shares: Shares
     steps: str
     tables: tuple[Table, ...]
+    """With `shares.after` the first one is a factor of the sums of a group, and the second one is added to each of its weights."""
 
 
 Rewrite = Callable[["Builder"], fx.Node]
@@ -150,19 +151,28 @@ def call(build: Builder, plan: Plan, words: fx.Node, x: fx.Node) -> fx.Node:
     rows = x.meta["val"].shape[0]
     shaped = build.add(aten.permute.default, build.seen(x, taken(lying.depth, shares), rows), [1, 2, 0, 3])
     tables = [build.seen(_as(build, t.leaf.node, t.dtype), t.places(lying.columns)) for t in plan.tables]
-    tables += [build.add(aten.slice.Tensor, x, 0, 0, 0) for _ in range(2 - len(tables))]
+    nothing = build.add(aten.slice.Tensor, x, 0, 0, 0)
+    tables += [nothing] * (2 - len(tables))
+    totals = _totals(build, x, shaped.meta["val"].shape[0]) if shares.after and len(plan.tables) > 1 else nothing
     most = min(_MOST_WORDS // shares.rows, _MOST_SUMS // (rows * lying.spread)) // LANES
     parts, wide = _division(lying.words.shape[1], shaped.meta["val"].shape[0], max(1, most))
     signed = plan.weights.kind == "signed"
     words = build.seen(words, lying.words)
     options = (parts, lying.spread, shares.rows, shares.shared, wide, steps, signed, shares.after)
-    product = build.add(int4_product._opoverload, shaped, words, *tables, *options)
+    product = build.add(int4_product._opoverload, shaped, words, *tables, totals, *options)
     if parts > 1:
         product = build.add(aten.sum.dim_IntList, product, [0], True)
     if rows != m:
         product = build.add(aten.slice.Tensor, product, 2, 0, m)
     product = build.add(aten.squeeze.dim, product, 0)
     return _in_columns(build, product, lying)
+
+
+def _totals(build: Builder, x: fx.Node, steps: int) -> fx.Node:
+    """The sums of x over each step [steps, M, 1], which is a group, or a part of the only one."""
+    m, depth = x.meta["val"].shape
+    wide = build.add(aten.reshape.default, _as(build, x, "float32"), [m, steps, depth // steps])
+    return build.add(aten.unsqueeze.default, build.add(aten.permute.default, build.add(aten.sum.dim_IntList, wide, [2]), [1, 0]), 2)
 
 
 def _as(build: Builder, node: fx.Node, dtype: str) -> fx.Node:

@@ -57,6 +57,7 @@ def product(
     words: Any,
     table: Any,
     other: Any,
+    totals: Any,
     y: Any,
     *,
     parts: int,
@@ -73,7 +74,8 @@ def product(
     spread: 1 where the places of a word are rows of the second operand; 8 where they are columns, each place some of its own. Tables are
     [groups, spread, C]. In a step one load after the other takes `rows` rows of words; `shared` loads have a row of each table in common,
     or all loads have one. Blocks have the loads one after the other, in each the places of a word that are rows, and in these its rows.
-    after: the first table is a factor of the sums of a group, which is a step. L is 64, or fewer where groups are smaller.
+    after: the first table is a factor of the sums of a group, which is a step; the second one, if it has elements, is what each weight of
+    the group is more, and totals[steps, M, 1] are the sums of x over each. L is 64, or fewer where groups are smaller.
     """
     each, blocks, m, lanes = x.shape
     along, fill = WORD // spread, lanes // rows
@@ -104,6 +106,8 @@ def product(
                         sums[s][...] = lang.dot(x[step, block], piece, sums[s][...])
                 if after:
                     sums[s][...] = sums[s][...] + found * row_of(table, 0, s)
+                    if other.shape[0]:
+                        sums[s][...] = sums[s][...] + totals[step] * row_of(other, 0, s).astype(np.float32)
         for s in range(spread):
             y[part, s, :, columns] = sums[s][...].astype(y.dtype)
 
@@ -114,6 +118,7 @@ def int4_product(
     words: torch.Tensor,
     table: torch.Tensor,
     other: torch.Tensor,
+    totals: torch.Tensor,
     parts: int,
     spread: int,
     rows: int,
@@ -123,5 +128,5 @@ def int4_product(
     signed: bool,
     after: bool,
 ) -> torch.Tensor:
-    """The product. A table that has no part in it has no elements. In one part it has the type of x, else float32."""
-    return x.new_empty(parts, spread, x.shape[2], words.shape[1], dtype=x.dtype if parts == spread == 1 else torch.float32)
+    """The product. Tables and sums that have no part in it have no elements. In one part it may have the type of x, else float32."""
+    return x.new_empty(parts, spread, x.shape[2], words.shape[1], dtype=x.dtype if parts == 1 and (spread == 1 or after) else torch.float32)

@@ -41,23 +41,12 @@ def product(words: Words, node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> Rew
     kind = str(value.dtype)[6:]
 
     def rewrite(build: Builder) -> fx.Node:
-        scales, zeros = (build.add(aten.select.int, pairs, 2, k) for k in range(2))
         of_groups: Digits = ((depth // each, columns), (each, 0))
-        table = Table(Leaf(scales, (of_groups, ((columns, 1),))), depth // each, kind)
-        plan = Plan(weights, own, split, f"to:{kind} sub:8", (table,))
-        return in_rows(build, x, lambda rows: _rows(build, plan, words.of(packed), rows, zeros))
+        tables = [Leaf(build.add(aten.select.int, pairs, 2, k), (of_groups, ((columns, 1),))) for k in range(2)]
+        plan = Plan(weights, own, split, f"to:{kind} sub:8", tuple(Table(leaf, depth // each, kind) for leaf in tables))
+        return in_rows(build, x, lambda rows: call(build, plan, words.of(packed), rows))
 
     return rewrite
-
-
-def _rows(build: Builder, plan: Plan, words: fx.Node, x: fx.Node, zeros: fx.Node) -> fx.Node:
-    m, depth = x.meta["val"].shape
-    kind, groups = x.meta["val"].dtype, plan.tables[0].groups
-    found = build.add(prims.convert_element_type.default, call(build, plan, words, x), torch.float32)
-    wide = build.add(prims.convert_element_type.default, x, torch.float32)
-    sums = build.add(aten.sum.dim_IntList, build.add(aten.reshape.default, wide, [m, groups, depth // groups]), [2])
-    rest = build.add(aten.mm.default, sums, build.add(prims.convert_element_type.default, zeros, torch.float32))
-    return build.add(prims.convert_element_type.default, build.add(aten.add.Tensor, found, rest), kind)
 
 
 def _weights(packed: fx.Node, depth: int, columns: int) -> Leaf | None:
