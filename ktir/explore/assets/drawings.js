@@ -292,19 +292,24 @@ class Roofline {
     c.fillText("operations per byte of memory", (70 + width) / 2, high - 8);
     c.textAlign = "right";
     for (let v = bottom; v <= Math.floor(roof); v++) c.fillText(`${10 ** v}`, 62, y(v) + 4);
-    const taken = [];
+    const dots = this.kernels.map((k, n) => ({ x: x(xs[n]), y: y(Math.log10(k.attained)) })), taken = dots.map((d) => ({ x: d.x - 5, y: d.y - 5, w: 10, h: 10 }));
+    const apart = (a, b) => a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y;
     this.kernels.forEach((k, n) => {
-      const px = x(xs[n]), py = y(Math.log10(k.attained));
+      const { x: px, y: py } = dots[n], w = c.measureText(k.name).width, h = 13;
       c.fillStyle = k.bound.startsWith("memory") ? INK.copy : INK.work;
       c.beginPath();
       c.arc(px, py, 4, 0, 7);
       c.fill();
-      const label = { x: px + 7, y: py + 4, w: c.measureText(k.name).width, h: 13 };
-      if (label.x + label.w > width || taken.some((t) => label.x < t.x + t.w && t.x < label.x + label.w && Math.abs(label.y - t.y) < t.h)) return;
-      taken.push(label);
+      const places = [[px + 7, py - h / 2], [px - 7 - w, py - h / 2], [px - w / 2, py - 7 - h], [px - w / 2, py + 7]].map(([x, y]) => ({ x, y, w, h }));
+      const free = places.find((l) => l.x > 70 && l.x + w < width && l.y > 0 && l.y + h < high - 34 && taken.every((t) => apart(l, t)));
+      if (!free) return;  // its row in the table of kernels has the same figures
+      taken.push(free);
       c.textAlign = "left";
+      c.strokeStyle = shade("--ground");  // where a label lies over the roof
+      c.lineWidth = 3;
+      c.strokeText(k.name, free.x, free.y + 10);
       c.fillStyle = text;
-      c.fillText(k.name, label.x, label.y);
+      c.fillText(k.name, free.x, free.y + 10);
     });
   }
 }
