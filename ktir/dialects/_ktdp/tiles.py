@@ -91,12 +91,14 @@ class ConstructAccessTileOp(Operation, dialect=Ktdp, name="construct_access_tile
             return f"base_map expects {base_map.n_dims + base_map.n_symbols} operands but got {indices}"
         if len(base.shape) != dims:
             return f"expects one index per dim of the base, but got {dims} for '{base}'"
-        if box is None or may_be_exceeded(self.operands[0]):
+        if box is None:
             return None
         constants = [_constant(value) for value in self.index_operands]
         for i, (expr, low, extent) in enumerate(zip(anchor, *box, strict=True)):
             at = affine.evaluate(expr, constants)
-            if at is not None and extent and (fault := _bounds_fault("coordinates", at + low, at + low + extent - 1, i, base)):
+            if at is None or not extent or may_be_exceeded(self.operands[0], i):
+                continue
+            if fault := _bounds_fault("coordinates", at + low, at + low + extent - 1, i, base):
                 return fault
         return None
 
@@ -246,12 +248,12 @@ class ConstructIndirectAccessTileOp(Operation, dialect=Ktdp, name="construct_ind
         base = self.operands[0]
         for i, (subscript, view) in enumerate(self.subscripts):
             target = base if view is None else view
-            if (view is not None) != indirect or may_be_exceeded(target):
+            if (view is not None) != indirect:
                 continue
             for k, expr in enumerate(subscript.results):
                 reach = affine.interval(expr, ranges)
                 at, what = (i, "coordinates") if view is None else (k, "indices")
-                if reach and (fault := _bounds_fault(what, *reach, at, target.type)):
+                if reach and not may_be_exceeded(target, at) and (fault := _bounds_fault(what, *reach, at, target.type)):
                     return fault
         return None
 

@@ -67,6 +67,11 @@ class ConstructMemoryViewOp(Operation, dialect=Ktdp, name="construct_memory_view
         """Whether accesses beyond the view are clipped rather than forbidden."""
         return "masked" in self.attributes or DYNAMIC in ir.DenseI64ArrayAttr(self.attributes["static_sizes"])
 
+    def clips(self, dim: int) -> bool:
+        """Whether accesses beyond a dim are clipped: a dynamic one of a masked view, and any of one whose sizes are constants."""
+        sizes = list(ir.DenseI64ArrayAttr(self.attributes["static_sizes"]))
+        return self.masked and (DYNAMIC not in sizes or sizes[dim] == DYNAMIC)
+
     @property
     def element_type(self) -> ir.Type:
         return ir.MemRefType(self.results[0].type).element_type
@@ -194,10 +199,10 @@ def memory_view(value: ir.Value) -> ConstructMemoryViewOp | None:
     return owner.opview
 
 
-def may_be_exceeded(base: ir.Value) -> bool:
-    """Whether accesses beyond `base` are clipped: it, or a part of it, is a masked view."""
+def may_be_exceeded(base: ir.Value, dim: int) -> bool:
+    """Whether accesses beyond a dim of `base` are clipped, by itself or by a part of it."""
     owner = base.owner
     if not isinstance(owner, ir.Block) and owner.name == ConstructDistributedMemoryViewOp.OPERATION_NAME:
-        return any(may_be_exceeded(part) for part in owner.operands)
+        return any(may_be_exceeded(part, dim) for part in owner.operands)
     view = memory_view(base)
-    return view is not None and view.masked
+    return view is not None and view.clips(dim)

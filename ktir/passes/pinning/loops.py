@@ -232,7 +232,7 @@ def subscripts(tile: ir.Operation, points: Points, tables: Tables) -> Iterator[S
 
 
 def check_inside(op: ir.Operation, tile: ir.Operation, points: Points, tables: Tables) -> None:
-    """Raise KtirError where the tile that an op accesses lies outside of its view, which is not masked: as the executor does."""
+    """Raise KtirError where the tile that an op accesses lies outside of its view in a dim that does not clip: as the executor does."""
     for dim, first, extent, size in subscripts(tile, points, tables):
         at, end = (np.broadcast_to(n, points.live.shape)[points.live] for n in (first, size))
         beyond = (at < 0) | (at + extent > end)
@@ -248,7 +248,7 @@ def _position(
     view = memory.owner
     read = [operands[k] for k in dims_of(expression)]
     known = not any(isinstance(v, ir.Value) and tables.is_data(v) for v in read)
-    if known and is_a(view, ktdp.ConstructMemoryViewOp) and not view.opview.masked:
+    if known and is_a(view, ktdp.ConstructMemoryViewOp) and not view.opview.clips(dim):
         yield dim, points.affine(expression, operands) + low, extent, points.number(view.opview.sizes[dim])
 
 

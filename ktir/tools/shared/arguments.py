@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ktir.analysis.interface.parameters import Parameter, Place, argument_names, functions, parameters, roots
 from ktir.assembly.names import TextNames
 from ktir.checking import inputs
-from ktir.diagnostics import KtirError
+from ktir.diagnostics import KtirError, location_text
 from ktir.emulator.strides import dense_strides, lies_as
 from ktir.mlir import ir
 from ktir.roles import OWN_ROLES
@@ -44,12 +44,14 @@ class Missing(KtirError):
 
 
 def choose_function(module: ir.Module, asked: str | None, source: str) -> str:
-    """The function to run: `asked`, or the one that no other calls. Raises UsageError."""
+    """The function to run: `asked`, or the one that no other calls. Raises UsageError, and KtirError where there is none."""
     known = functions(module)
     if asked is not None:
         if asked not in known:
             raise UsageError(f"'{source}' has no function '{asked}'{near(asked, known)}")
         return asked
+    if not known:
+        raise KtirError("expects a function with a body", f"{source}:1:1")
     entries = roots(module)
     if len(entries) != 1:
         raise UsageError(f"'{source}' has {len(entries)} functions that no other calls; name one with --func" + near("", entries))
@@ -143,7 +145,8 @@ def match_arguments(
                 laid[p.key] = _filled(seed, len(found) + i, p)
                 elements[p.name] = p.element
     if missing:
-        raise Missing(_listing(source, function, found, places, names, missing, given, seed))
+        where = location_text(functions(module)[function].location)
+        raise Missing(_listing(source, function, found, places, names, missing, given, seed), where)
     return Arguments(function, found, values, laid, elements)
 
 

@@ -19,6 +19,7 @@ from ktir.context import context
 from ktir.diagnostics import KtirError, verify
 from ktir.emulator.reference import execute
 from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
+from ktir.tools import ktir_run
 from ktir.tools.shared.input import checked
 
 HERE = Path(__file__).parent
@@ -102,3 +103,10 @@ def test_each_mistake_is_said_at_its_line(kernel: str) -> None:
             continue
         wrong.append(f"{mistake.new!r}: accepted")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_static_dim_of_a_masked_view_does_not_clip_on_the_chip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "moved.mlir").write_text(SOFTMAX.read_text().replace("%from[%i, 0]", "%from[%i, %t]"))
+    assert ktir_run.main([str(file), "--random=1", "--quiet", "--engine=spyre"]) == 2
+    said = "moved.mlir:45:15: error: 'ktdp.load' op reads coordinates 1 to 100 in dim 1 of a view of size 100"
+    assert said in capsys.readouterr().err
