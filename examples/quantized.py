@@ -7,7 +7,8 @@ The weights of the linear layers are quantised per output channel: `w = q * scal
 bytes, and each block is widened on its way to the matrix array. Per format a row says what the weights take, what a batch moves and how
 long it takes on the chip, how far the cosines of sentences and queries are from those of float32 on the host, and how many of the pairs of
 sentences are ranked the other way round than there; how many the same quantised weights exchange in float64 on the host, which no
-arithmetic can mend, and in how many the chip differs from these. Bytes save time where few rows share a weight; a batch here has 192,
+arithmetic can mend, and in how many the chip differs from these. With one byte some pairs are exchanged whatever computes with it: the
+ranking is not that of float32, only its first sentences are. Bytes save time where few rows share a weight; a batch here has 192,
 which pay for the widening.
 """
 

@@ -46,11 +46,8 @@ class Memory:
     element: str
     """What memory has; of floats of one byte tensors have f16."""
     op: ir.Operation = field(compare=False)
-
-    @property
-    def widens(self) -> bool:
-        """Whether what is loaded is wider than what memory has, to which a store rounds."""
-        return str(self.op.opview.element_type) != self.element if is_a(self.op, ktdp.ConstructMemoryViewOp) else False
+    widens: bool = False
+    """Whether what is loaded is wider than what memory has, to which a store rounds."""
 
     @property
     def reach(self) -> int:
@@ -168,19 +165,22 @@ def memory_of(view: ir.Value) -> Memory:
         constant += constant_of(offset.owner.operands[1]) or 0
         offset = offset.owner.operands[0]
     sizes, strides = ([n for n in numbers if isinstance(n, int)] for numbers in (v.sizes, v.strides))
-    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), _held(v.element_type, offset), op)
+    element = str(v.element_type)
+    held = _held(offset) if element == "f16" else None
+    return Memory(ir.BlockArgument(offset).arg_number, constant, tuple(sizes), tuple(strides), held or element, op, held is not None)
 
 
-def _held(element: ir.Type, argument: ir.Value) -> str:
-    """What the memory of an argument has that is viewed as elements of a type: floats of one byte are f16 to the flat level. Where the
-    device has DLFloat16 in place of f16, which lacks infinities, it has that in memory too."""
+def _held(argument: ir.Value) -> str | None:
+    """The float of one byte that the memory of an argument has, which is f16 to the flat level; None for others. Where the device has
+    DLFloat16 in place of f16, which lacks infinities, it has that in memory too."""
     owner = ir.BlockArgument(argument).owner.owner
-    if str(element) == "f16" and "arg_attrs" in owner.attributes:
-        attributes = ir.DictAttr(ir.ArrayAttr(owner.attributes["arg_attrs"])[ir.BlockArgument(argument).arg_number])
-        type_ = ir.TypeAttr(attributes["ktir.type"]).value if "ktir.type" in attributes else None
-        if type_ is not None and is_byte_float(type_.element_type) and machine(owner.parent).dl16 == "exact":
-            return str(type_.element_type)
-    return str(element)
+    if "arg_attrs" not in owner.attributes:
+        return None
+    attributes = ir.ArrayAttr(owner.attributes["arg_attrs"])[ir.BlockArgument(argument).arg_number]
+    type_ = ir.TypeAttr(attributes["ktir.type"]).value if "ktir.type" in attributes else None
+    if type_ is None or (element := str(type_.element_type)) == "f16" or not is_byte_float(element):
+        return None
+    return element if machine(owner.parent).dl16 == "exact" else None
 
 
 def _tile(tile: ir.Operation) -> tuple[Memory, tuple[Subscript, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ktir.analysis.flat import IndexedBy, Memory, Node, dtype_of, refuse, shape_of
@@ -150,7 +150,7 @@ class PhysicalTensors:
         in_stick = next((d for d, s in enumerate(node.subscripts) if stick is not None and s == stick), None)
         if in_stick is not None:  # the tile may have fewer columns than the base
             sizes = tuple(layout.size[-1] if d == in_stick else n for d, n in enumerate(memory.sizes))
-            memory = Memory(memory.argument, memory.offset, sizes, memory.strides, memory.element, memory.op)
+            memory = replace(memory, sizes=sizes)
         dims = tuple((d,) for d in range(len(memory.sizes)) if d != in_stick)
         base = self._view(memory, in_stick, dims, packed=self.is_packed(node))
         subscripts: list[ir.AffineExpr | tuple[ir.Value, Sequence[ir.AffineExpr]]] = [ir.AffineExpr.get_dim(0)]
