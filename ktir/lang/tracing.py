@@ -113,9 +113,10 @@ def _text(name: str, tracing: Tracing, given: Mapping[str, Any], roles: Sequence
     for (key, memory), base, role in zip(given.items(), tracing.root.arguments, roles, strict=True):
         writer.names[base] = f"%{key}"
         facts = f'ktir.name = "{key}"'
-        if isinstance(memory, Memory) and not tracing.is_divided and role != "unused":
+        if isinstance(memory, Memory) and role != "unused":
             shape = "".join(f"{n}x" for n in memory.shape)
-            facts += f', ktir.role = "{role}", ktir.type = tensor<{shape}{element_of(memory.dtype)}>'
+            facts += "" if tracing.is_divided else f', ktir.role = "{role}"'
+            facts += f", ktir.type = tensor<{shape}{element_of(memory.dtype)}>"
         arguments.append(f"%{key}: index {{{facts}}} {place(location)}")
     body = writer.region(tracing.root, "  ")
     grid = f" attributes {{{', '.join((f'grid = {list(tracing.grid or (1,))}', *stated))}}}" if tracing.is_divided else ""

@@ -419,3 +419,18 @@ def test_arrays_without_elements(on: Any, grid: Any) -> None:
 @lang.kernel
 def doubled_whole(x, y):
     y[...] = x[...] * 2
+
+
+@lang.kernel
+def first_rows(x, y, *, rows, block):
+    for r in lang.blocks(rows, block):
+        y[r] = x[r] * 2
+
+
+@pytest.mark.parametrize("block", [2, 57])
+def test_blocks_of_a_part_of_an_argument(block: int) -> None:
+    """The last block hangs over the part, not over the argument."""
+    x = rng.standard_normal((8, 64)).astype(np.float32)
+    for on in (*PLACES, "chip"):
+        first_rows.using(grid=4, on=on)(x, y := np.zeros_like(x), rows=5, block=block)
+        assert np.array_equal(y, np.concatenate([x[:5] * 2, np.zeros_like(x[5:])])), on
