@@ -209,12 +209,14 @@ OPCODES: dict[str, Opcode] = {
                 _dsc("i1", "index", "element descriptor of i32 in memory: lane 0, an entry per position of `dim`", optional=True),
                 Field("dim", "sub", "int", "inner dim in memory whose position the index replaces", high=3, optional=True),
                 Field("size", "i2", "int", "indices are 0 to size - 1", optional=True),
+                Field("ahead", "dtype", "int", "how many of its first runs may be before the kernel begins", high=255, optional=True),
             ),
             "Move entries. MNIL moves into LX, MNIS out of it. What a bound clips is the pad value in LX, and stays as it is in memory. "
             "With an index, the address in memory counts `stride[dim]` times the index, where bounds count the position; of entries for "
             "one place a core's last stays, and two cores may not share one. With a group, memory, and the indices, are read once per "
             "leader and delivered to its members. What goes over the ring has the same group on both sides, and goes to the cores for "
-            "which the group names the sender, which blocks while 16 entries are on the way to one of them.",
+            "which the group names the sender, which blocks while 16 entries are on the way to one of them. The first `ahead` runs of a "
+            "load may take place while the kernel before still runs.",
             reads=("src", "index"),
             writes="dst",
         ),

@@ -123,7 +123,9 @@ def _bounds(machine: Machine, views: Views) -> list[str]:
     lines = ["bounds", f"  program: {found.program}; {_at_least(least_of_program(program, works, target, views), cycles)}"]
     remedies = {}
     for kernel, bound, work in zip(machine.report.kernels, found.kernels, works, strict=True):
-        lines.append(f"  kernel '{kernel.name}': {bound}; {_at_least(least_of_kernel(program, work, target, views), kernel.cycles)}")
+        lines.append(
+            f"  kernel '{kernel.name}': {bound}; {_at_least(least_of_kernel(program, work, target, views), kernel.cycles + kernel.lead)}"
+        )
         remedies[bound.resource] = f"  to relieve the {bound.resource.title}: {bound.resource.remedy}"
     return [*lines, *remedies.values()]
 

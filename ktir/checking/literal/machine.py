@@ -42,25 +42,36 @@ def run(text: str, arguments: Sequence[bytearray], *, order: random.Random | Non
     names, kernels = read(text)
     memory = dict(zip(names, arguments, strict=True))
     lx = [bytearray([unwritten]) * LX_BYTES for _ in range(max((k.cores for k in kernels), default=0))]
-    for kernel in kernels:
-        _run_kernel(_Shared(kernel, memory), lx, order)
+    of_kernels = [_units(_Shared(kernel, memory), lx) for kernel in kernels]
+    for units, following in zip(of_kernels, [*of_kernels[1:], []], strict=True):
+        _run_kernel(units, [u for u in following if u.unit == "MNIL"], order)
 
 
-def _run_kernel(shared: _Shared, lx: list[bytearray], order: random.Random | None) -> None:
-    """Run all units until they have halted."""
-    units = [
-        _Unit(shared, lx[core], unit, core, corelet).words(words)
+def _units(shared: _Shared, lx: list[bytearray]) -> list[_Unit]:
+    """The units of a kernel."""
+    return [
+        _Unit(shared, lx[core], unit, core, corelet)
         for core in range(shared.kernel.cores)
-        for unit, words in shared.kernel.units.items()
+        for unit in shared.kernel.units
         for corelet in range(1 if unit in CORE_UNITS else CORELETS)
     ]
-    while units:
+
+
+def _run_kernel(units: list[_Unit], following: list[_Unit], order: random.Random | None) -> None:
+    """Run all units until they have halted. The MNIL of a core goes on with what the next kernel lets it load ahead, as far as it gets."""
+    running = {u: u.program() for u in units}
+    loading = {u: u.ahead(order) for u in following}
+    busy = {u.core: u for u in units if u.unit == "MNIL"}
+    while running:
+        free = {u: s for u, s in loading.items() if busy.get(u.core) not in running}
+        ready = [*running.items(), *free.items()]
         if order:
-            order.shuffle(units)
-        steps = [(unit, next(unit, None)) for unit in units]
-        if not any(done is not False for _, done in steps):
+            order.shuffle(ready)
+        steps = [(unit, next(words, None)) for unit, words in ready]
+        if not any(done is not False for unit, done in steps if unit in running):
             raise Fault("deadlock")
-        units = [unit for unit, done in steps if done is not None]
+        for unit in (unit for unit, done in steps if done is None):
+            (running if unit in running else loading).pop(unit)
 
 
 class _Shared:
@@ -94,8 +105,34 @@ class _Unit:
         self.counters = [0] * 8
         self.weights: list[Sequence[float]] = []
         self.sums: list[Entry] = []
+        self.early: dict[int, int] = defaultdict(int)
+        """Of each word that may be ahead of the kernel how many of its runs were, and are still to come in their place."""
 
     # --- control ---
+
+    def program(self) -> Steps:
+        """All its words."""
+        self.counters = [0] * 8
+        return self.words(self.shared.kernel.units[self.unit])
+
+    def ahead(self, order: random.Random | None) -> Steps:
+        """The first runs of the words that may be ahead of the kernel, or as many of them as happen to come to pass."""
+        for w in self._first_runs(self.shared.kernel.units[self.unit], defaultdict(int)):
+            if order and order.random() < 0.1:
+                return
+            yield from self._move(w)
+            self.early[id(w)] += 1
+
+    def _first_runs(self, words: Sequence[Word], seen: dict[int, int]) -> Iterator[Word]:
+        for w in words:
+            if w["op"] == "loop":
+                for n in range(w["trips"]):
+                    self.counters[w["level"]] = n
+                    yield from self._first_runs(w["body"], seen)
+                self.counters[w["level"]] = 0
+            elif seen[id(w)] < w.get("ahead", 0):
+                seen[id(w)] += 1
+                yield w
 
     def words(self, words: Sequence[Word]) -> Steps:
         """Words one after the other."""
@@ -107,6 +144,8 @@ class _Unit:
                     self.counters[w["level"]] = n
                     yield from self.words(w["body"])
                 self.counters[w["level"]] = 0
+            elif self.early[id(w)]:
+                self.early[id(w)] -= 1
             else:
                 yield from getattr(self, "_" + w["op"])(w)
             yield True

@@ -30,7 +30,7 @@ from ktir.isa.units import Unit
 from ktir.target import MOVED
 
 MAGIC = b"SIS0"
-VERSION = 3
+VERSION = 4
 """Of the instruction set and its encoding: raised whenever a program of before would mean something else."""
 ALIGN = 128
 SECTIONS = ("strings", "arguments", "kernels", "words")

@@ -53,7 +53,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     ),
     "Words and their descriptors": (
         Rule("Operands are descriptors of the space that the instruction, and the unit, says.", "to be of (ddr|lx)"),
-        Rule("What `move` names in LX is given. Over the ring it has a group, and no index. Into memory it has no group.", "expects a (src|dst)$|over the ring|has a group"),
+        Rule("What `move` names in LX is given. Over the ring it has a group, and no index. Into memory it has no group. Only loads from memory are ahead.", "expects a (src|dst)$|over the ring|has a group|may be ahead"),
         Rule("The two descriptors of a `move` have as many entries, of elements of one size and format; where memory has floats of 1 byte, LX has floats of 2.", "moves .* entries into|changes the element size|changes the elements"),
         Rule("Levels over which a descriptor steps are open; of those that choose its buffer one is.", "which is not open|chooses the buffer"),
         Rule("Buffers lie as far apart as one spans.", "has buffers of"),

@@ -324,6 +324,8 @@ def _move_faults(w: Word, unit: Unit) -> Iterator[str]:
         yield f"'{w.op}' over the ring expects a group, and no index"
     if w[ring] is not None and w["group"] is not None and unit is Unit.MNIS:
         yield f"'{w.op}' has a group, but only reads of memory have"
+    if w["ahead"] and (unit is not Unit.MNIL or w[ring] is None):
+        yield f"'{w.op}' may be ahead of its kernel, but only loads from memory may"
     if w["index"] is None and (w["dim"] or w["size"]):
         yield f"'{w.op}' has a dim or size, but no index"
 

@@ -18,6 +18,7 @@ from ktir.dialects.module_target import target_of
 from ktir.isa.instructions import Does
 from ktir.isa.lane import lane_bits, lane_value
 from ktir.isa.program import Argument, Kernel, Program, Source, Word
+from ktir.isa.wellformed.loads_ahead import Aheads
 from ktir.lowering.ktir_to_spyre.descriptors import stores_apart
 from ktir.lowering.ktir_to_spyre.kernel import KernelLowering
 from ktir.mlir import func, ir
@@ -82,6 +83,7 @@ def lower_program(module: ir.Module) -> Program:
     if not program.kernels:
         raise Unsupported("'func.func' op computes nothing", location_text(entry.operation.location))
     stores_apart(program.kernels)
+    program = Aheads(program).marked()
     return program if target.dl16 == "exact" else _in_dl16(program)
 
 

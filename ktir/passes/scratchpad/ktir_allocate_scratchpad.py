@@ -26,6 +26,7 @@ from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, scf, ten
 from ktir.passes.general.replaced import replaced
 from ktir.passes.scratchpad.buffer_plan import Buffer, BufferPlan, is_accumulator, is_filled, is_stored_fill, trips_of
 from ktir.passes.scratchpad.first_fit import first_fit, fit_twins, live_at_once
+from ktir.passes.scratchpad.neighbours import Neighbours
 from ktir.passes.scratchpad.resident_values import ResidentValues
 from ktir.passes.scratchpad.spans import split_transfers
 from ktir.pipeline import Pass
@@ -50,25 +51,29 @@ class AllocateScratchpadPass(Pass):
         """Rewrite each kernel of the module."""
         require_level(module, self.name, Level.TILED)
         target = machine(module, self.target, lx_bytes=self.lx_bytes)
+        neighbours = Neighbours(module, target.lx_planned_bytes)
         for op in list(module.body.operations):
             if isinstance(op, func.FuncOp) and "grid" in op.attributes and EXCHANGE not in op.attributes:
-                self.allocate(op, target)
+                self.allocate(op, target, neighbours)
         split_transfers(module, target)
         set_level(module, Level.ALLOCATED)
 
-    def allocate(self, kernel: func.FuncOp, target: Target) -> None:
+    def allocate(self, kernel: func.FuncOp, target: Target, neighbours: Neighbours) -> None:
         """Rewrite one kernel."""
         residents = ResidentValues(kernel.operation)
         plan, used = _placed(kernel, target, residents.tiles, self.reuse)
+        begin = neighbours.place(kernel, used)
+        for buffer in plan.buffers.values():
+            buffer.address += begin
         bound = live_at_once(list(plan.buffers.values()))
         text = f"kernel '{kernel.name.value}' uses {used} bytes of the scratchpad; {bound} of them live at once"
         self.remark("analysis", text, kernel.location)
-        _Allocator(kernel, residents, plan, used).allocate()
+        _Allocator(kernel, residents, plan, begin + used).allocate()
 
 
 def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value], reuse: bool) -> tuple[BufferPlan, int]:
-    """All buffers at their addresses, and the bytes that they take. Where they do not fit, the largest streams lose their other slots, one
-    after the other."""
+    """All buffers at addresses from 0 on, and the bytes that they take. Where they do not fit, the largest streams lose their other slots,
+    one after the other."""
     begin, end = room_of(source.operation, target.lx_planned_bytes)
     single: list[ir.Value] = []
     # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind; and then whether what is
@@ -82,9 +87,7 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
         buffers = list(plan.buffers.values())
         used = fit_twins(buffers, end - begin) if twins else first_fit(buffers, end - begin, reuse=ahead is None)
         if used >= 0:
-            for buffer in buffers:
-                buffer.address += begin
-            return plan, begin + used
+            return plan, used
         if ahead is not None:
             continue
         streams = [b for b in buffers if b.rotation.slots > 1]

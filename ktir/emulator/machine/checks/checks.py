@@ -116,6 +116,12 @@ class Checks:
             self._out_of_range(event, low, high, STICK_BYTES, f"LX, which has {self.memories.lx_sticks * STICK_BYTES}")
         self.state.trace.lx_sticks = max(self.state.trace.lx_sticks, high + 1)
 
+    def confirm_lx(self, event: Event, number: int, access: Access, clock: Clock) -> None:
+        """The place of a write that may be ahead of its kernel: nothing has touched there what it wrote."""
+        if self.memories.shadows:
+            touch, *_ = self._toucher(access, False).touch(event.counters)
+            self.memories.lx.confirm(touch, clock, number, self._reporter(event, "LX"))
+
     def early_reads(self) -> None:
         """Raise if LX was read before anything had written it, and no write has come to make that a race."""
         for early in self.memories.lx.early:
@@ -163,8 +169,8 @@ class Checks:
             self._element_touchers[key] = ElementToucher(access, leaders or range(access.cores), cell, self.state.target, dim, lanes)
         return self._element_touchers[key]
 
-    def read_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock) -> None:
-        """Check and record a load by event `number`."""
+    def read_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock, *, early: bool = False) -> None:
+        """Check and record a load by event `number`. early: it may have been ahead of the kernel, so nothing of that has written there."""
         assert x.ddr
         if not self.memories.shadows:
             return
@@ -173,7 +179,7 @@ class Checks:
             self._read_indices(event, number, x.idx, clock)
             touch = self._reachable(event, x)
         if touch is not None:
-            self._shadow(x.ddr).read(touch, clock, number, self._reporter(event, *self._place(x.ddr)))
+            self._shadow(x.ddr).read(touch, clock, number, self._reporter(event, *self._place(x.ddr)), early=early)
 
     def write_memory(self, event: Event, number: int, x: Instruction, moved: Moved, clock: Clock) -> None:
         """Check and record a store by event `number`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ktir.emulator.machine.checks.fifo import FifoQueue
@@ -70,6 +72,17 @@ class UnitState:
         return (self.time, self.chain) if self.time >= self.landed else (self.landed, self.landed_chain)
 
 
+@dataclass
+class Early:
+    """A load that may take place ahead of its kernel, in the trace as number `number`. `landed`: when it has, if it began then, and what
+    that consists of, from the start of the kernel; else it takes its time in its place."""
+
+    event: Event
+    number: int
+    landed: int | None = None
+    chain: Chain = field(default_factory=lambda: ONE[Resource.LAUNCH] * 0)
+
+
 class KernelState:
     """One kernel. Both corelets run alike, so one instance of each unit and FIFO stands for both."""
 
@@ -87,6 +100,8 @@ class KernelState:
         self.channels = Channels()
         self.shared = SharedChannels(target, free, contended)
         self.statistics = KernelStatistics(decoded.kernel.name, decoded.kernel.cores)
+        self.early: dict[int, deque[Early]] = {}
+        """Word of MNIL -> its loads that may be ahead of the kernel and whose place is still to come."""
         self.progress = 0
         """Grows whenever any unit advances."""
 

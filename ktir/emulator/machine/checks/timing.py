@@ -17,6 +17,10 @@ def multicast_cycles(sticks: int, members: float, target: Target) -> int:
     return ceil(sticks * STICK_BYTES * target.multicast_slowdown(members) / target.ring_bytes_per_cycle)
 
 
+Span = tuple[int, int]
+"""Cycles [begin, end)."""
+
+
 @dataclass
 class Request:
     """A unit's claim from cycle `time` on, of which it knows the chain: on the memory channel for bytes that are read and written, all
@@ -67,6 +71,9 @@ class SharedChannels:
     written: int = 0
     """Bytes so far."""
     pending: list[Request] = field(default_factory=list)
+    memory_spans: list[Span] = field(default_factory=list)
+    ring_spans: list[Span] = field(default_factory=list)
+    """When they were busy, in order."""
 
     def request(self, unit: Unit, time: int, chain: Chain, *, read: int = 0, written: int = 0, ring: int = 0) -> Request:
         """Ask for what is not 0."""
@@ -80,7 +87,7 @@ class SharedChannels:
             return False
         r = min(self.pending, key=lambda r: (r.time, r.unit))
         self.pending.remove(r)
-        moved = self._memory_cycles(r)
+        moved = self.memory_cycles(r.read, r.written)
         r.start = r.time
         if self.contended and moved and self.memory_free > r.start:
             r.start, r.chain = self.memory_free, self.memory_chain
@@ -90,17 +97,19 @@ class SharedChannels:
         if moved:
             self.memory_free, self.memory_chain = r.start + moved, r.chain + ONE[Resource.MEMORY] * moved
             self.memory_load += moved
+            self.memory_spans.append((r.start, r.start + moved))
         if r.ring:
             self.ring_free, self.ring_chain = r.start + r.ring, r.chain + ONE[Resource.RING] * r.ring
             self.ring_load += r.ring
+            self.ring_spans.append((r.start, r.start + r.ring))
         return True
 
-    def _memory_cycles(self, r: Request) -> int:
+    def memory_cycles(self, read: int, written: int) -> int:
         """Bytes at the channel's rate, and what turning around costs: as much as the smaller one of reads and writes grows by."""
         if Resource.MEMORY in self.free:
             return 0
         before = ceil(turnaround_cycles(self.read, self.written, self.target))
-        self.read += r.read
-        self.written += r.written
+        self.read += read
+        self.written += written
         turned = ceil(turnaround_cycles(self.read, self.written, self.target)) - before
-        return ceil((r.read + r.written) / self.target.dram_bytes_per_cycle) + turned * self.contended
+        return ceil((read + written) / self.target.dram_bytes_per_cycle) + turned * self.contended

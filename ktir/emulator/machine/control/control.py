@@ -14,6 +14,7 @@ import numpy as np
 
 from ktir.emulator.machine.checks.checks import Checks, Memories
 from ktir.emulator.machine.checks.state import KernelState, UnitState
+from ktir.emulator.machine.control.ahead import Before, load_ahead
 from ktir.emulator.machine.control.kernel_streams import Blocked
 from ktir.emulator.machine.control.words import Words
 from ktir.emulator.machine.memory.touch import lx_classes
@@ -41,12 +42,13 @@ def control(
     journal: bool = False,
     free: Collection[Resource] = (),
     contended: bool = True,
+    since: int = 0,
 ) -> Trace:
     """Run the control plane of `program`. Raises a MachineFinding for the first fault.
 
     seed: serve the units in random order (for tests). checks: False leaves out the shadows, for timing alone. journal: keep what each unit
     does when. free: what takes no time, to ask what a program would take without it. contended: False lets no unit wait for another one's
-    use of the memory channel and the ring.
+    use of the memory channel and the ring. Both hold for kernel `since` and those behind it.
     """
     order = None if seed is None else random.Random(seed)
     kernels = [DecodedKernel(program, k, target) for k in range(len(program.kernels))]
@@ -54,10 +56,13 @@ def control(
     memories = Memories(program, target, classes, checks)
     trace = Trace(kernels, classes, journals=[] if journal else None)
     clock = np.zeros(WIDTH, np.int64)
+    before = Before(clock, 0, 0)
     for decoded in kernels:
-        state = KernelState(decoded, target, trace, clock, free, contended)
-        _KernelRun(state, memories, order).run()
+        asked = decoded.index >= since
+        state = KernelState(decoded, target, trace, clock, free if asked else (), contended or not asked)
+        _KernelRun(state, memories, order, before).run()
         clock = both_corelets(np.maximum.reduce([u.clock for u in state.units.values()]))
+        before = Before.of(state)
     if trace.statistics:
         trace.statistics[-1].dead_writes += int(np.count_nonzero(memories.lx.unread))
     return trace
@@ -75,10 +80,11 @@ def _trips(decoded: DecodedKernel) -> list[int]:
 class _KernelRun:
     """Serves the units of one kernel until all have halted."""
 
-    def __init__(self, state: KernelState, memories: Memories, order: random.Random | None) -> None:
+    def __init__(self, state: KernelState, memories: Memories, order: random.Random | None, before: Before) -> None:
         self.state = state
         self.memories = memories
         self.order = order
+        self.before = before
         self.checks = Checks(memories, state)
         self.words = Words(state, self.checks)
 
@@ -86,8 +92,9 @@ class _KernelRun:
         """Run the kernel and append its statistics to the trace."""
         state = self.state
         self._check_length()
-        self.memories.barrier(state.decoded)
         before = self.memories.lx.dead_writes
+        load_ahead(state, self.checks, self.before)
+        self.memories.barrier(state.decoded)
         live = {u: self._program(state.units[u]) for u in UNITS if state.decoded.units[u]}
         while live:
             seen = state.progress

@@ -8,8 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from ktir.emulator.machine.checks.checks import Checks
-from ktir.emulator.machine.checks.state import KernelState, UnitState
+from ktir.emulator.machine.checks.checks import Checks, Moved
+from ktir.emulator.machine.checks.state import Early, KernelState, UnitState
 from ktir.emulator.machine.checks.timing import multicast_cycles
 from ktir.emulator.machine.control import stream
 from ktir.emulator.machine.control.array import Array
@@ -99,8 +99,12 @@ class Words:
         assert x.ddr
         assert x.lx
         loads = x.loads
-        event = self.state.event(u, x)
+        early = self.state.early[x.index].popleft() if loads and self.state.early.get(x.index) else None
+        event = self.state.event(u, x) if early is None else early.event
         moved = self.checks.transfer(event, x)
+        if early is not None and early.landed is not None:
+            self._landed(u, early, moved)
+            return
         read = moved.bytes if loads else moved.index_bytes
         ring = 0 if x.leaders is None else multicast_cycles(x.ddr.entries * x.ddr.width, x.ddr.cores / moved.readers, self.target)
         fragments = self.state.cost(Resource.LX, moved.fragments)
@@ -117,6 +121,9 @@ class Words:
             u.journal.landing.append((u.unit, x, u.time, u.time + latency))
         u.land(latency)
         event.end = u.landed
+        if early is not None:
+            self._in_place(u, early, moved)
+            return
         number = self.state.emit(event)
         u.clock[MNIL if loads else MNIS] += 1
         if loads:
@@ -128,6 +135,22 @@ class Words:
             self.state.statistics.dram_written += moved.bytes - moved.index_bytes
             self.checks.write_memory(event, number, x, moved, u.clock)
             self.checks.read_lx(event, number, x.lx, u.clock, int(u.clock[MNIS]), MNIS)
+
+    def _landed(self, u: UnitState, early: Early, moved: Moved) -> None:
+        """The place of a load that has begun ahead of the kernel."""
+        assert early.landed is not None
+        if early.landed > u.landed:
+            u.landed, u.landed_chain = early.landed, early.chain
+        self._in_place(u, early, moved)
+
+    def _in_place(self, u: UnitState, early: Early, moved: Moved) -> None:
+        """A load that may be ahead of the kernel is, for all that follows, one that was made here."""
+        x = early.event.instruction
+        assert x.lx
+        u.clock[MNIL] += 1
+        self.state.statistics.dram_read += moved.bytes
+        self.checks.read_memory(early.event, early.number, x, moved, u.clock, early=True)
+        self.checks.confirm_lx(early.event, early.number, x.lx, u.clock)
 
     def _fill(self, u: UnitState, x: Instruction) -> Blocked:
         assert x.lx

@@ -49,6 +49,8 @@ WORDING: dict[str, tuple[type[faults.MachineFinding], str]] = {
     "foreign write": (faults.MemoryHazard, "{me} writes {place}, which another core reads in this kernel by {other}"),
     "unordered read": (faults.MemoryHazard, "{me} reads {place} back, not ordered after {other} wrote it"),
     "unordered write": (faults.MemoryHazard, "{me} writes {place}, not ordered after {other} read it"),
+    "early read": (faults.MemoryHazard, "{me} may read {place} ahead of its kernel, but {other} writes that"),
+    "early write": (faults.WarHazard, "WAR hazard: {me} may load {place} ahead of its kernel, where {other} has it"),
     "twice": (faults.MemoryHazard, "{me} writes {place}, which another core writes in this kernel by {other}"),
 }
 """Kind of conflict -> the finding and its message; `me` accesses now, `other` did before."""

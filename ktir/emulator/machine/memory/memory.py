@@ -65,8 +65,8 @@ class ArgumentShadow:
             self._holes = np.concatenate(([0], np.cumsum(~whole)))
         return bool(self._holes[high + 1] == self._holes[low])
 
-    def read(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
-        """MNIL, which has seen `clock`, reads."""
+    def read(self, touch: Touch, clock: Clock, event: int, report: Report, *, early: bool = False) -> None:
+        """MNIL, which has seen `clock`, reads. early: or has read before the kernel began."""
         cells = touch.cells
         tag = np.full(cells.size, self.own, np.int8) if self.constant else self.tag[cells]
         bad = tag != touch.tag if self.constant else (tag != touch.tag) | (self.lanes[cells] < touch.lanes)
@@ -77,10 +77,10 @@ class ArgumentShadow:
         if not self.protected:
             return
         owner = self.owner[cells]
-        foreign = (owner >= 0) & ((owner != touch.owner) | (self.write_clock[cells] > clock[MNIS]))
+        foreign = (owner >= 0) & (early | (owner != touch.owner) | (self.write_clock[cells] > clock[MNIS]))
         if foreign.any():
             k = int(foreign.argmax())
-            kind = "foreign read" if owner[k] != touch.owner[k] else "unordered read"
+            kind = "early read" if early else "foreign read" if owner[k] != touch.owner[k] else "unordered read"
             report(Conflict(kind, int(cells[k]), 0, MNIS, int(self.write_event[cells[k]])))
         # several cores may read one stick in one word: the last of them stays, so compare afterwards
         before = self.reader[cells]

@@ -95,6 +95,20 @@ class LxShadow:
             k = int(lost.argmax())
             report(self._conflict("WAW", touch, k, int(self.writer[cells[k]]), event))
 
+    def confirm(self, touch: Touch, clock: Clock, event: int, report: Report) -> None:
+        """A load of MNIL that may have been made ahead of its kernel, as event `event`, has its place here, with `clock`: nothing of the
+        kernel has touched that before, and what comes next is ordered as if it was made here."""
+        cells = touch.cells
+        other = self.write_event[cells] != event
+        if other.any():
+            k = int(other.argmax())
+            report(self._conflict("early write", touch, k, int(self.writer[cells[k]]), int(self.write_event[cells[k]])))
+        used = self.read_event[:, cells] > event
+        if used.any():
+            r, k = np.argwhere(used)[0]
+            report(self._conflict("early write", touch, int(k), int(READERS[r]), int(self.read_event[r, cells[k]])))
+        self.write_clock[cells] = self.loaded[cells] = clock[MNIL]
+
     def early_reads(self, touch: Touch, event: int, report: Report) -> None:
         """Report a read that came before the write of `touch`; the conflict's `other` side is the writer."""
         for early in self.early:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.reports.report import KernelReport
+from ktir.emulator.machine.trace.trace import KernelStatistics
 from ktir.isa.cycles import turnaround_cycles
 from ktir.isa.program import Program
 from ktir.isa.resources import Bound, Resource, bound_of, bound_of_all
@@ -16,8 +18,14 @@ from ktir.target import Target
 
 def what_if(program: Program, kernel: int, target: Target, free: Collection[Resource]) -> int:
     """Cycles of a kernel of a program that is without fault, where some resources take no time."""
-    alone = replace(program, kernels=[program.kernels[kernel]])
-    return control(alone, target, checks=False, free=free).statistics[0].cycles
+    return _alone(program, kernel, target, free=free).cycles
+
+
+def _alone(program: Program, kernel: int, target: Target, **asked: Any) -> KernelStatistics:
+    """What a kernel takes if something else is asked for it; the one before, under which its first loads may be hidden, stays as it is."""
+    first = max(kernel - 1, 0)
+    both = replace(program, kernels=program.kernels[first : kernel + 1])
+    return control(both, target, checks=False, since=kernel - first, **asked).statistics[-1]
 
 
 def at_most(program: Program, kernel: int, target: Target, report: KernelReport) -> Bound:
@@ -25,13 +33,15 @@ def at_most(program: Program, kernel: int, target: Target, report: KernelReport)
 
     Of time that depends on no order, the longest chain tells it: the chain is still there, without what is free, if units run otherwise.
     Who waits for the memory channel or the ring, and who pays for the channel's turning around, does depend on an order. Where that
-    costs something a further run leaves it out: it takes no longer than any order.
+    costs something a further run leaves it out: it takes no longer than any order. Of a kernel with loads ahead, which are hidden or not as
+    they take longer, no chain tells it: each resource may save what is left above the load of another one, until a run says what.
     """
+    if report.lead:
+        return bound_of(report.chain, report.loads, {})
     waits = any(cause in ("memory", "ring") for unit in report.units for cause in unit.stalls)
     if not (waits or turnaround_cycles(report.dram_read, report.dram_written, target)):
         return bound_of(report.chain, report.loads)
-    alone = replace(program, kernels=[program.kernels[kernel]])
-    return bound_of(report.chain, report.loads, control(alone, target, checks=False, contended=False).statistics[0].chain)
+    return bound_of(report.chain, report.loads, _alone(program, kernel, target, contended=False).chain)
 
 
 class Bottlenecks:

@@ -51,7 +51,7 @@ class KernelReport:
     dram_read: int
     dram_written: int
     dram_utilisation: float
-    """Bytes moved as a share of what the memory channel could have moved."""
+    """Bytes moved from its start on, as a share of what the memory channel could have moved."""
     fifo_entries: dict[str, int]
     channels: tuple[ChannelReport, ...]
     dead_writes: int
@@ -60,6 +60,10 @@ class KernelReport:
     """What the cycles consist of: the longest chain of work and delays that wait for each other."""
     loads: dict[Resource, int] = field(default_factory=dict)
     """For how many cycles each resource is busy."""
+    lead: int = 0
+    """Cycles by which its first load was ahead of it, under the kernel before."""
+    dram_ahead: int = 0
+    """Bytes that were moved then."""
 
     def unit(self, unit: Unit) -> UnitReport:
         """The report of a unit."""
@@ -82,6 +86,10 @@ class KernelReport:
             f"kernel '{self.name}': {self.cores} cores, {self.cycles} cycles, {self.microseconds:.2f} us",
             f"  memory: {_bytes(self.dram_read)} read, {_bytes(self.dram_written)} written, channel {self.dram_utilisation:.0%} used",
         ]
+        if self.lead:
+            lines.append(
+                f"  its first loads began {self.lead} cycles ahead of it, under the kernel before: {_bytes(self.dram_ahead)} by its start"
+            )
         parts = sorted(self.chain.items(), key=lambda part: -part[1])
         lines.append("  longest chain: " + ", ".join(f"{r.title} {n / max(self.cycles, 1):.0%}" for r, n in parts))
         lines += aligned(self._units())
@@ -167,7 +175,7 @@ def _kernel(s: KernelStatistics, target: Target) -> KernelReport:
         if t.words
     )
     channels = tuple(ChannelReport(*key, posted, most) for key, (posted, most) in sorted(s.tokens.items()))
-    used = (s.dram_read + s.dram_written) / (total * target.dram_bytes_per_cycle)
+    used = (s.dram_read + s.dram_written - s.dram_ahead) / (total * target.dram_bytes_per_cycle)
     return KernelReport(
         s.name,
         s.cores,
@@ -182,6 +190,8 @@ def _kernel(s: KernelStatistics, target: Target) -> KernelReport:
         s.dead_writes,
         s.chain,
         s.loads,
+        s.lead,
+        s.dram_ahead,
     )
 
 

@@ -83,6 +83,9 @@ class KernelStatistics:
     """What the cycles consist of: the longest chain."""
     loads: dict[Resource, int] = field(default_factory=dict)
     """For how long each resource is busy."""
+    lead: int = 0
+    """Cycles by which its first load was ahead of it, and the bytes of its own that had been moved when it began."""
+    dram_ahead: int = 0
 
 
 @dataclass

@@ -4,7 +4,7 @@
 // A loop carries on from a tensor that stays in the scratchpad. The third kernel needs that as it was, so the loop begins with a copy.
 
 // CHECK-LABEL: func.func @second
-// CHECK: %[[OWN:.+]] = ktdp.construct_memory_view %c0{{.*}}ktir.acc = #ktir.acc<SFP>
+// CHECK: %[[OWN:.+]] = ktdp.construct_memory_view %c{{[0-9]+}},{{.*}}ktir.acc = #ktir.acc<SFP>
 // CHECK: %[[HOME:.+]] = ktdp.construct_memory_view {{.*}}ktir.resident = #ktir.resident<name = kept
 // CHECK: linalg.generic
 // CHECK: %[[BEGIN:.+]] = ktdp.construct_access_tile %[[OWN]]

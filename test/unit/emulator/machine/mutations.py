@@ -28,7 +28,7 @@ from ktir.isa.units import FIFOS, Unit
 from ktir.isa.wellformed.verify import verify
 from ktir.target import DATASHEET, Target
 
-SYNC = ("drop", "duplicate", "swap", "token", "count", "peer")
+SYNC = ("drop", "duplicate", "swap", "token", "count", "peer", "ahead")
 DESCRIPTOR = (
     "base",
     "level_step",
@@ -105,13 +105,15 @@ def _set(words: list[Word], i: int, **operands: Any) -> None:
 
 
 def _sync(kernel: Kernel, r: random.Random, kind: str) -> bool:
-    place = _pick(kernel, r, ("wait", "sig"))
+    place = _pick(kernel, r, ("move",) if kind == "ahead" else ("wait", "sig"))
     if place is None:
         return False
     words, i = place
     w = words[i]
     if kind == "drop":
         del words[i]
+    elif kind == "ahead":
+        _set(words, i, ahead=r.choice([0, 1, 2, 3, 255]))
     elif kind == "duplicate":
         words.insert(i, w)
     elif kind == "swap":
