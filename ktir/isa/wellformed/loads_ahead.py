@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ktir.isa.descriptor import Descriptor
 from ktir.isa.instructions import Does
 from ktir.isa.program import Kernel, Program, Word
 from ktir.isa.units import Unit
-from ktir.isa.wellformed.structure import Site, sites
+from ktir.isa.wellformed.structure import sites
 from ktir.target import CORELETS, STICK_BYTES
 
 MOST = 255
@@ -29,26 +28,38 @@ MOST = 255
 
 @dataclass(frozen=True)
 class _Touch:
-    """What all runs of a word may touch of LX (`argument` None) or of an argument; `word`: unit and place of the word."""
+    """What all runs of a word, of `unit` at `index`, may touch through a descriptor: whole sticks of LX or of an argument."""
 
-    word: tuple[Unit, int]
-    argument: int | None
+    unit: Unit
+    index: int
+    descriptor: int
     reach: Range
     writes: bool
 
-    def meets(self, other: _Touch) -> bool:
+
+@dataclass(frozen=True)
+class _Use:
+    """A touch in one of the runs of a kernel, of this argument; None: of LX."""
+
+    touch: _Touch
+    argument: int | None
+
+    def meets(self, other: _Use) -> bool:
         """Whether both may ever touch the same."""
-        if self.argument != other.argument or self.reach.empty or other.reach.empty:
-            return False
-        return self.reach.low <= other.reach.high and other.reach.low <= self.reach.high
+        mine, others = self.touch.reach, other.touch.reach
+        return self.argument == other.argument and mine.low <= others.high and others.low <= mine.high
 
 
 class Aheads:
-    """Marks the loads of a program's kernels. Kernels that are alike but for their arguments are looked at once."""
+    """Marks the loads of a program's kernels. Kernels that have the same words are looked at once, and still have the same words
+    afterwards where they have the same marks.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._touches: dict[int, tuple[Kernel, list[_Touch]]] = {}
+        self._touches: dict[int, list[_Touch]] = {}
+        self._apart: dict[tuple[int, int], int] = {}
+        self._units: dict[tuple[int, tuple[tuple[int, int], ...]], dict[Unit, list[Word]]] = {}
 
     def marked(self) -> Program:
         """The program with its marks."""
@@ -56,39 +67,52 @@ class Aheads:
         return replace(self.program, kernels=[*kernels[:1], *(self._marked(k, before) for before, k in pairwise(kernels))])
 
     def _marked(self, kernel: Kernel, before: Kernel) -> Kernel:
-        words = list(kernel.units.get(Unit.MNIL, []))
-        found = self._of(kernel)
-        others = self._of(before)
-        for s in sites(words)[0]:
-            if s.word.does is Does.MOVE and (count := self._count(kernel, s, found, others)):
-                words[s.index] = replace(s.word, operands={**s.word.operands, "ahead": count})
-        return replace(kernel, units={**kernel.units, Unit.MNIL: words})
+        own, others, counts = self._uses(kernel), self._uses(before), dict[int, int]()
+        moves = dict.fromkeys(
+            u.touch.index for u in own if u.touch.unit is Unit.MNIL and kernel.units[Unit.MNIL][u.touch.index].does is Does.MOVE
+        )
+        for index in moves:
+            mine = [u for u in own if u.touch.unit is Unit.MNIL and u.touch.index == index]
+            rest = [u for u in own if u.touch.unit is not Unit.MNIL or u.touch.index != index]
+            if not _meet(mine, rest, others):
+                counts[index] = self._count(kernel, index)
+        if not counts:
+            return kernel
+        key = id(kernel.units), tuple(counts.items())
+        if key not in self._units:
+            words = [
+                replace(w, operands={**w.operands, "ahead": counts[i]}) if i in counts else w for i, w in enumerate(kernel.units[Unit.MNIL])
+            ]
+            self._units[key] = {**kernel.units, Unit.MNIL: words}
+        return replace(kernel, units=self._units[key])
 
-    def _of(self, kernel: Kernel) -> list[_Touch]:
-        if id(kernel) not in self._touches:
-            self._touches[id(kernel)] = kernel, list(_touches(kernel))
-        return self._touches[id(kernel)][1]
+    def _uses(self, kernel: Kernel) -> list[_Use]:
+        key = id(kernel.units)
+        if key not in self._touches:
+            self._touches[key] = [t for t in _touches(kernel) if not t.reach.empty]
+        return [_Use(t, kernel.descriptors[t.descriptor].arg) for t in self._touches[key]]
 
-    def _count(self, kernel: Kernel, site: Site, own: list[_Touch], before: list[_Touch]) -> int:
-        """How many of its first runs."""
-        place = Unit.MNIL, site.index
-        mine = [t for t in own if t.word == place]
-        others = [t for t in own if t.word != place]
-        read, filled = [t for t in mine if not t.writes], [t for t in mine if t.writes]
-        if any(t.meets(o) and o.writes for t in read for o in (*before, *others)):
-            return 0
-        if any(t.meets(o) for t in filled for o in before) or any(t.meets(o) and o.writes for t in filled for o in others):
-            return 0
-        return _apart(kernel, site)
+    def _count(self, kernel: Kernel, index: int) -> int:
+        key = id(kernel.units), index
+        if key not in self._apart:
+            self._apart[key] = _apart(kernel, index)
+        return self._apart[key]
 
 
-def _apart(kernel: Kernel, site: Site) -> int:
+def _meet(mine: list[_Use], rest: list[_Use], before: list[_Use]) -> bool:
+    """Whether it makes a difference when a load takes place: `rest` is what else its kernel touches, `before` what the one before does."""
+    for u in mine:
+        if any(u.meets(o) and (o.touch.writes or u.touch.writes) for o in before) or any(u.meets(o) and o.touch.writes for o in rest):
+            return True
+    return False
+
+
+def _apart(kernel: Kernel, index: int) -> int:
     """How many first runs of a load fill places of their own."""
-    d = kernel.descriptors[site.word["dst"]]
-    if prod(site.trips.values()) == 1:
-        return 1
-    access, seen, count = Access(site.word["dst"], d, kernel), np.empty(0, np.int64), 0
-    for run in first_runs(kernel.units[Unit.MNIL], {site.index: MOST}):
+    number = kernel.units[Unit.MNIL][index]["dst"]
+    d = kernel.descriptors[number]
+    access, seen, count = Access(number, d, kernel), np.empty(0, np.int64), 0
+    for run in first_runs(kernel.units[Unit.MNIL], {index: MOST}):
         sticks = np.unique(access.sticks(run.counters)[..., None] + np.arange(d.entry_bytes // STICK_BYTES))
         if np.isin(sticks, seen, assume_unique=True).any():
             break
@@ -104,7 +128,8 @@ def _touches(kernel: Kernel) -> Iterator[_Touch]:
                 if number is not None:
                     d = _whole(kernel.descriptors[number], s.word, name)
                     reach = touched(d, kernel, s.trips, CORELETS if unit.per_corelet else 1)
-                    yield _Touch((unit, s.index), d.arg, reach, name == s.word.opcode.writes)
+                    sticks = Range(reach.low - reach.low % STICK_BYTES, reach.high | (STICK_BYTES - 1))
+                    yield _Touch(unit, s.index, number, reach if reach.empty else sticks, name == s.word.opcode.writes)
 
 
 def _whole(d: Descriptor, w: Word, name: str) -> Descriptor:
