@@ -1,8 +1,9 @@
 """Modelled time of one step of a language model of transformers, and the least time that any program could take.
 
-Layers of a kind are equal, so the whole is found from models of one and two layers: one of a kind, and for each kind the same with a layer
-of it behind, which tells what such a layer takes more. Logits are a program of their own. The row of each token in the table of
-embeddings, which is nothing beside the weights, is left out.
+Layers of a kind are equal, so the whole is found from models of one to three layers: one of a kind, and for each kind the same with a layer
+of it behind, and with two, which tell what the first such layer takes more, and what each of the others does: the loads of a layer come
+in part under the layer before. Logits are a program of their own. The row of each token in the table of embeddings, which is nothing
+beside the weights, is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -120,10 +122,15 @@ def measure(case: Case) -> Row:
     first = max(counts, key=lambda kind: kind != STATES)  # a cache of states alone has no length
     alone = _layers(case, (first,))
     counts[first] -= 1
-    pairs = [(count, _layers(case, (first, kind))) for kind, count in counts.items() if count]
+    behind = [
+        [alone, *(_layers(case, (first, *[kind] * n)) for n in range(1, min(count, 2) + 1))] for kind, count in counts.items() if count
+    ]
     logits = _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
-    cycles = alone.cycles + sum(count * (pair.cycles - alone.cycles) for count, pair in pairs) + logits.cycles
-    generation = sum(program.seconds for program in (alone, *(pair for _, pair in pairs), logits))
+    cycles = alone.cycles + logits.cycles
+    for count, programs in zip((n for n in counts.values() if n), behind, strict=True):
+        of_each = [b.cycles - a.cycles for a, b in pairwise(programs)]
+        cycles += of_each[0] + (count - 1) * of_each[-1]
+    generation = alone.seconds + logits.seconds + sum(program.seconds for programs in behind for program in programs[1:])
     ms = DATASHEET.microseconds(cycles) / 1e3
     new = case.batch * (case.tokens if case.tokens > 1 else 1)
     host = time.process_time() - start
