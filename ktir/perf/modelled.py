@@ -1,9 +1,8 @@
 """Modelled time of one step of a language model of transformers, and the least time that any program could take.
 
-Layers of a kind are equal, so the whole is found from models of one to three layers: one of a kind, and for each kind the same with a layer
-of it behind, and with two, which tell what the first such layer takes more, and what each of the others does: the loads of a layer come
-in part under the layer before. Logits are a program of their own. The row of each token in the table of embeddings, which is nothing
-beside the weights, is left out.
+Layers of a kind are equal, so the whole is found from models of two and three layers: one of the first two, and for each kind the same
+with a layer of it behind, which tells what such a layer takes more: the loads of a layer come in part under the layer before. Logits are
+a program of their own. The row of each token in the table of embeddings, which is nothing beside the weights, is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -28,8 +26,6 @@ from ktir.perf.plan import Case
 from ktir.runtime.executable import Executable
 from ktir.target import DATASHEET
 
-STATES = "linear_attention"
-"""The kind of layer that keeps states alone."""
 LARGEST = 1 << 27
 """Bytes of an argument of which any part can be addressed: half of what the emulated machine's descriptors span."""
 
@@ -118,19 +114,18 @@ def measure(case: Case) -> Row:
     start = time.process_time()
     memory.forget()
     config = configured(case).get_text_config(decoder=True)
-    counts = Counter(kinds_of(config))
-    first = max(counts, key=lambda kind: kind != STATES)  # a cache of states alone has no length
-    alone = _layers(case, (first,))
-    counts[first] -= 1
-    behind = [
-        [alone, *(_layers(case, (first, *[kind] * n)) for n in range(1, min(count, 2) + 1))] for kind, count in counts.items() if count
-    ]
+    kinds = kinds_of(config)
+    # where there are two kinds both, in their order: a cache of states alone has no length
+    ahead = tuple(dict.fromkeys(kinds))[:2] if len(set(kinds)) > 1 else kinds[:2]
+    counts = Counter(kinds)
+    counts.subtract(ahead)
+    start_of_model = _layers(case, ahead)
+    behind = {kind: _layers(case, (*ahead, kind)) for kind, count in counts.items() if count}
     logits = _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
-    cycles = alone.cycles + logits.cycles
-    for count, programs in zip((n for n in counts.values() if n), behind, strict=True):
-        of_each = [b.cycles - a.cycles for a, b in pairwise(programs)]
-        cycles += of_each[0] + (count - 1) * of_each[-1]
-    generation = alone.seconds + logits.seconds + sum(program.seconds for programs in behind for program in programs[1:])
+    programs = start_of_model, *behind.values(), logits
+    cycles = start_of_model.cycles + sum(counts[kind] * (program.cycles - start_of_model.cycles) for kind, program in behind.items())
+    cycles += logits.cycles
+    generation = sum(program.seconds for program in programs)
     ms = DATASHEET.microseconds(cycles) / 1e3
     new = case.batch * (case.tokens if case.tokens > 1 else 1)
     host = time.process_time() - start

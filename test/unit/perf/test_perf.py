@@ -71,7 +71,7 @@ def test_small_models_tell_a_large_one(tokens: int) -> None:
 
 @pytest.mark.turn
 def test_layers_of_experts_and_windows_are_measured() -> None:
-    """Two kinds of layers by turns: eight layers in four programs are compiled for six."""
+    """Two kinds of layers by turns: eight layers in three programs are compiled for six."""
     sizes = {
         "family": "gpt_oss",
         "num_hidden_layers": 6,
