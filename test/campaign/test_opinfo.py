@@ -91,6 +91,7 @@ def test_places_of_equal_elements_are_open(variants: dict[str, opinfo_samples.Op
 NOTHING, COPIED = ("view", "permute", "empty", "expand", "item"), ("ones", "clone", "bernoulli", "equal", "tril")
 
 
+@pytest.mark.turn
 def test_what_has_nothing_to_launch(variants: dict[str, opinfo_samples.OpInfo]) -> None:
     """Views, memory and metadata; what the host or the copy engine makes is something."""
 

@@ -6,6 +6,7 @@ import pytest
 from campaign import text_mistakes
 
 
+@pytest.mark.turn
 def test_each_is_said_at_a_line_or_changes_nothing() -> None:
     assert not {seed: said for seed in range(7) if (said := text_mistakes.finding(seed))}
 

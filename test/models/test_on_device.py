@@ -78,6 +78,7 @@ def check_cycles(device: Watched, host: Watched) -> None:
     assert all(theirs <= 1.02 * own for theirs, own in zip(device.cycles, host.cycles, strict=True))
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("name", some(MODELS))
 def test_networks(name: str, on_chip: None) -> None:
     module, inputs = build_network(name, torch.float16)

@@ -33,6 +33,7 @@ def _tools(path_of_tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path_of_tools)
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("_tools")
 def test_as_commands(capsys) -> None:
     chosen = ["--only", "C008,C019,C066,C071,C113,C121,C151,C210,C220"]

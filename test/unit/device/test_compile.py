@@ -356,6 +356,7 @@ def test_inputs_of_the_host_go_to_the_device_inside(function: Callable[[torch.Te
     assert torch.equal(found.cpu(), function(x).cpu())
 
 
+@pytest.mark.turn
 def test_what_inductor_alone_has_no_code_for() -> None:
     """Packages and standalone artifacts are made by Inductor alone; ahead of time, a function is compiled, but not saved."""
     model, x = nn.Linear(8, 4).to("spyre"), torch.ones(3, 8, device="spyre")
@@ -386,6 +387,7 @@ def test_graphs_on_the_host_go_to_inductor(monkeypatch: pytest.MonkeyPatch) -> N
     assert not launches().chip
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("first", ["", "import torch._dynamo.device_interface;"])
 def test_interface_of_dynamo(first: str) -> None:
     """Whether it is imported before the device is there or behind; without it, it is not imported."""

@@ -222,6 +222,7 @@ def test_zeros_that_the_host_refuses_are_tried_as_ones(on_chip: None) -> None:
     close(x.to("spyre") // torch.tensor([3, 5], device="spyre").repeat(6), x // torch.tensor([3, 5]).repeat(6))
 
 
+@pytest.mark.turn
 def test_layers_of_transformers(on_chip: None) -> None:
     """By operators of the device, also where the module asks for the layer as a whole; padding stays."""
     torch.manual_seed(0)
@@ -254,6 +255,7 @@ def test_inside_of_a_default_device(on_chip: None) -> None:
         close(x * 3, torch.full((5, 63), 3.0, dtype=torch.float16, device="cpu"))
 
 
+@pytest.mark.turn
 def test_gradients() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))

@@ -34,6 +34,7 @@ def run_with_entry_point(tmp_path: Path, program: str = PROGRAM, **environment: 
     return subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.turn
 def test_import_torch_brings_the_device(tmp_path: Path) -> None:
     ran = run_with_entry_point(tmp_path)
     assert ran.stdout == "[] spyre:0 True [1.0, 1.0]\n", ran.stderr
@@ -60,6 +61,7 @@ print([str(w.message) for w in said], y.tolist())
     assert ran.returncode == 0
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("module", ["autoload", "spyre", "operators.kernels"])
 def test_any_module_may_be_imported_before_torch(tmp_path: Path, module: str) -> None:
     ran = run_with_entry_point(tmp_path, f"import ktir.device.{module}" + PROGRAM)

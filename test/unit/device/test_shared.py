@@ -16,6 +16,7 @@ from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import metrics
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("before", "fused"), each_once([False, True], [False, True]))
 @pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
 def test_training_with_shared_weights_goes_as_on_the_host(before: bool, fused: bool) -> None:

@@ -96,6 +96,7 @@ def test_storages_say_where_they_are() -> None:
     assert not torch.ones(2).untyped_storage().is_spyre  # type: ignore[attr-defined]
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("kind", "bias"), [(nn.LSTM, True), (nn.LSTM, False), (nn.GRU, True), (nn.GRU, False)])
 def test_recurrent_networks_and_their_gradients(kind: type[nn.Module], bias: bool) -> None:
     torch.manual_seed(0)
@@ -116,6 +117,7 @@ def test_recurrent_networks_and_their_gradients(kind: type[nn.Module], bias: boo
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_fused_attention_and_its_gradients(is_causal: bool) -> None:
     torch.manual_seed(0)

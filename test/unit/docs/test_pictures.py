@@ -102,6 +102,7 @@ def overlaps(pictures: dict[str, str], page: Path) -> dict[str, list[str]]:
     return json.loads(html.unescape(found[1]))
 
 
+@pytest.mark.turn
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
 def test_no_words_lie_over_others_or_leave_their_box(tmp_path: Path) -> None:
     seen = overlaps({name: (PICTURES / name).read_text() for name in draw.PICTURES}, tmp_path / "all.html")

@@ -86,6 +86,7 @@ def test_parts_are_modules_of_their_own() -> None:
     assert places(check(text).findings) == [(7, 23)]
 
 
+@pytest.mark.turn
 def test_a_long_file_is_answered_at_once() -> None:
     """On 3,000 lines: what an editor asks for at each key, and the check after a change."""
     body = ADD[ADD.index("  func.func") : ADD.rindex("}")]

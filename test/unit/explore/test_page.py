@@ -184,6 +184,7 @@ def test_instructions_know_their_nodes() -> None:
         assert any(mm not in p and p & later for p in here), "what comes after it"
 
 
+@pytest.mark.turn
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)")
 @pytest.mark.parametrize("size", ["1500,900", pytest.param("390,800", marks=pytest.mark.long)])
 def test_in_a_browser(explored: Explored, tmp_path: Path, size: str) -> None:

@@ -263,6 +263,7 @@ def accepted(files: dict[str, bytes]) -> Package | None:
     return None
 
 
+@pytest.mark.turn
 def test_every_flipped_byte_and_every_truncation() -> None:
     for name, data in FILES.items():
         for n in range(len(data)):

@@ -132,6 +132,7 @@ def test_the_bound_of_kernels_of_models(name: str) -> None:
         check_proved(compiled(ktir.capture(model, x)))
 
 
+@pytest.mark.turn
 def test_kernels_differ_in_what_bounds_them() -> None:
     """Else a constant answer would pass."""
     assert Resource.MEMORY in check_proved(compiled(KERNELS["matmul 1x512x1024"]))

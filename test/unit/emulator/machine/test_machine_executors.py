@@ -90,6 +90,7 @@ def test_literal_machine_on_dlfloat16():
     literal_agrees(Case(program, list(given), [None] * len(given)), 1)
 
 
+@pytest.mark.turn
 def test_literal_machine_on_random_programs():
     agreed = 0
     for seed in range(20):
@@ -210,6 +211,7 @@ def campaign(names: list[str], count: int, seed: int) -> dict[str, int]:
     return verdicts
 
 
+@pytest.mark.turn
 def test_mutants():
     verdicts = campaign(list(CASES), 15, 7)
     total = sum(verdicts.values())

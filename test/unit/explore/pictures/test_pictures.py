@@ -98,6 +98,7 @@ def drawing(folder: Path, kernel: str | None = None) -> Drawing:
     return Drawing(package, Machine(package.program, package.target), folder, kernel, 0)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("name", [n if n in ("linear", "softmax") else pytest.param(n, marks=pytest.mark.long) for n in MODELS])
 def test_words_lie_apart(name: str, folder: Folder, tmp_path: Path) -> None:
     made = drawing(folder(name))

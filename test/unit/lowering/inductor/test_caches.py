@@ -230,6 +230,7 @@ def _bomb() -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("declared", [None, 1000])
 def test_an_artifact_that_grows_is_not_unpacked(declared: int | None, caplog: Any) -> None:
     import tracemalloc

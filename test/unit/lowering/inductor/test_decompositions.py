@@ -114,6 +114,7 @@ def test_pooling_at_places_that_are_computed() -> None:
     )
 
 
+@pytest.mark.turn
 def test_volumes_are_sampled() -> None:
     """At places inside and outside of them."""
     x, grid = some(2, 3, 2, 3, 4), some(2, 1, 2, 6, 3) / 3 - 2

@@ -113,6 +113,7 @@ def test_strides_are_constants(lowered: list[Any], inputs: list[torch.Tensor], w
     assert warned in caplog.text
 
 
+@pytest.mark.turn
 def test_many_sizes_in_turn(lowered: list[Any]) -> None:
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         q = x @ w

@@ -263,6 +263,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "artifact"
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("form", ["binary", "unpacked"])
 def test_saved_artifacts(saved: Path, tmp_path: Path, form: str) -> None:
     """Saved in one process, loaded in another with empty caches."""
@@ -324,6 +325,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("variable", "value"), [("TORCH_LOGS", "+ktir"), ("TORCH_COMPILE_DEBUG", "1"), ("TORCH_TRACE", "trace")])
 def test_switches_of_torch(tmp_path: Path, variable: str, value: str) -> None:
     """What shows Inductor's stages shows ours. What is compiled in one go with the debug files needs a process that starts with them."""

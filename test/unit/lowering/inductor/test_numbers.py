@@ -97,6 +97,7 @@ def test_integers(programs: list[Any]) -> None:
     check(programs, INTEGERS, [3, 4, 17, -5, 60], torch.float16)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("dtype", "part"), each_once([torch.float16, torch.float32], range(2)))
 def test_floats(programs: list[Any], dtype: torch.dtype, part: int) -> None:
     check(programs, dict(list(FLOATS.items())[part::2]), [0.1, 0.7, 3.3, -1.7, 1e-2], dtype)

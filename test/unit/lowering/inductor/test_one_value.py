@@ -251,6 +251,7 @@ def _operands(x: torch.Tensor, s: Any) -> tuple[torch.Tensor, ...]:
     return *sums, x * s, s * x, x / s, x**s, s**x, s // x, torch.rsub(x, s, alpha=1.3), torch.nn.functional.softshrink(x, s), *lists
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_operands_that_are_numbers_are_those_of_eager(dtype: torch.dtype) -> None:
     """Bit for bit, whether a number is a constant or changes between calls."""

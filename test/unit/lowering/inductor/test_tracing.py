@@ -75,6 +75,7 @@ def test_recurrent_networks(kind: Any) -> None:
     torch.testing.assert_close(found[0].double(), expected[0], rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("on_chip")
 def test_a_transformer_with_a_mask() -> None:
     model, x = nn.Transformer(8, 2, 1, 1, 12, batch_first=True).half().eval(), torch.randn(1, 3, 8).half()

@@ -63,6 +63,7 @@ def test_flash_attention() -> None:
     assert np.abs(o - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("heads", "length", "rows", "keys"), [(2, 40, 16, 32), (8, 256, 32, 64)])
 def test_cycles_are_those_of_attention_in_pytorch(heads: int, length: int, rows: int, keys: int) -> None:
     """At most 1.1 times as many, as a model may write it; the kernel says by itself that it may be lifted."""

@@ -98,6 +98,7 @@ def test_the_search_never_makes_it_slower(program: Logical) -> None:
     assert sum(cycles(program, steps=24)) <= 1.02 * sum(cycles(program, steps=0))
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("program", "cores"), [(narrow, 3), (wide, 32), (odd, 3), (odd, 32)], ids=["stick", "cut", "odd 3", "odd 32"])
 def test_values(program: Callable[[], Logical], cores: int) -> None:
     made = program()

@@ -69,6 +69,7 @@ def tensors(heads: int) -> list[torch.Tensor]:
     return [torch.randn(1, heads, n, DEPTH, generator=draw).half() for n in (ROWS, KEYS, KEYS)]
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("function", [causal, window, added, guarded, capped])
 def test_levels_agree_and_no_bit_changes(function: Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     """All levels and both modes of the machine; against float64; and what all blocks of keys give, in blocks of the same sizes."""
