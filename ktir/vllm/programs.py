@@ -14,6 +14,8 @@ LEAST_TOKENS = 16
 """Smallest size of a chunk of a prompt."""
 LEAST_SEQUENCES = 4
 """Smallest number of sequences that decode; one alone takes about as long as four."""
+LEAST_LENGTH = 128
+"""Smallest number of positions that a program looks back on; fewer take about as long, and would be more programs."""
 
 
 @dataclass(frozen=True, order=True)
@@ -46,7 +48,7 @@ class Programs:
     def __init__(self, most_sequences: int, most_tokens: int, most_pages: int, page: int) -> None:
         """`page` is the number of tokens of a page, `most_tokens` those of one step."""
         self.sequences, self.tokens = sizes(most_sequences, LEAST_SEQUENCES), sizes(most_tokens, LEAST_TOKENS)
-        self.pages = sizes(most_pages)
+        self.pages = sizes(most_pages, -(-LEAST_LENGTH // page))
         self.page = page
 
     def decode(self, sequences: int, length: int) -> Shape:

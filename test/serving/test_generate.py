@@ -189,13 +189,15 @@ def test_a_cache_has_no_more_blocks_than_an_address_reaches(tmp_path: Path) -> N
 
 
 def test_a_cache_of_bytes(tmp_path: Path) -> None:
-    """Keys and values in float8."""
+    """Keys and values in float8; a sequence grows out of the smaller number of pages."""
     folder = make("llama", tmp_path)
-    llm = engine(folder, kv_cache_dtype="fp8")
+    llm = engine(folder, kv_cache_dtype="fp8", max_model_len=512)
+    assert len(runner(llm).shapes.pages) == 2
     assert {cache.dtype for layer in runner(llm).kv_caches for cache in layer} == {torch.float8_e4m3fn}
     asked = Oracle(folder, ByteCache)
-    prompts, tokens = zip(*(asked.fair([], n, 1, 8)[0] for n in LENGTHS), strict=True)
+    prompts, tokens = zip(*(asked.fair([], n, 1, 8)[0] for n in (*LENGTHS, 125, 200)), strict=True)
     found = generated(llm, list(prompts), 8)
+    assert len({shape.pages for shape, runs in runner(llm).runs.items() if runs > 1}) == 2
     assert [list(out.outputs[0].token_ids) for out in found] == list(tokens)
     assert tokens != tuple(oracle(folder).tokens([p], 8)[0][0] for p in prompts)  # it is another model than with float16 in the cache
 

@@ -31,9 +31,13 @@ def test_every_step_asks_for_a_program_that_was_compiled() -> None:
 
 
 def test_programs_are_few() -> None:
-    """With the one of the logits at most eight."""
-    assert len(Programs(4, 64, 8, 16).all()) == 5
-    assert len(Programs(16, 64, 8, 16).all()) == 7
+    """With the one of the logits at most eight; lengths that take about as long share theirs, whatever a page is."""
+    assert len(Programs(4, 64, 8, 16).all()) == 3
+    assert len(Programs(16, 64, 8, 16).all()) == 4
+    assert len(Programs(4, 64, 32, 16).all()) == 6
+    for page in (16, 32, 64, 256):
+        programs = Programs(4, 2048, 8192 // page, page)
+        assert [n * page for n in programs.pages] == [n for n in (128, 512, 2048, 8192) if n >= page or n > 128]
 
 
 def test_sequences_with_one_new_token_are_one_program() -> None:
