@@ -186,10 +186,16 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),
-                range=ranges.get(host.arg) if host is not None and not format_.pair and not format_.two else None,  # a byte may be any
+                range=None if host is None or format_.two else _needed(ranges.get(host.arg), layout.dtype),
             )
         )
     return arguments
+
+
+def _needed(found: ValueRange | None, element: str) -> ValueRange | None:
+    """The values for which a program is proved, of an argument in such elements; None where a byte may be any."""
+    is_any = found is not None and element == "i8" and found.low <= -128 and found.high >= 127
+    return None if is_any else found
 
 
 def _ranges(module: ir.Module, entry: str) -> dict[int, ValueRange]:

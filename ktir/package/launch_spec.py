@@ -329,8 +329,8 @@ class _Reader:
             if not (type(number) is int and -_LARGEST <= number < _LARGEST) and (number is not None or name in ("low", "high")):
                 self.fail(where, f"{name} expects an integer of 64 bits, but got {_short(number)}")
                 return None
-        if bits not in (_BITS if dtype == "int32" else (None,)):
-            self.fail(where, f"bits expects one of {', '.join(map(str, _BITS))} for int32 and none for floats, but got {_short(bits)}")
+        if bits not in (_BITS if dtype in ("int32", "int8") else (None,)):
+            self.fail(where, f"bits expects one of {', '.join(map(str, _BITS))} for integers and none for floats, but got {_short(bits)}")
         if low > high or (bits and not -(1 << bits - 1) <= low <= high < 1 << bits - 1):
             self.fail(where, f"expects low and high in order and within the type, but got {low} and {high}")
         if spare is not None and (bits != 64 or not -(2**31) <= spare < 2**31):

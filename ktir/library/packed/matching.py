@@ -42,7 +42,9 @@ def call_kernels(graph: fx.Graph) -> None:
             continue
         if rewrite is not None:
             with graph.inserting_before(node):
-                node.replace_all_uses_with(rewrite(Builder(graph, node)))
+                build = Builder(graph, node)
+                product = build.add(prims.convert_element_type.default, rewrite(build), node.meta["val"].dtype)
+                node.replace_all_uses_with(product)
             graph.erase_node(node)
     graph.eliminate_dead_code()
 
@@ -63,7 +65,7 @@ def _of_matmul(reader: Reader, words: Words, node: fx.Node) -> Rewrite | None:
         if node.target == aten.addmm.default:
             wide = [build.add(prims.convert_element_type.default, n, torch.float32) for n in (product, arguments[0])]
             product = build.add(aten.add.Tensor, *wide)
-        return build.add(prims.convert_element_type.default, product, value.dtype)
+        return product
 
     return rewrite
 

@@ -46,7 +46,8 @@ class Body:
             self._writer.line(f"{name} = {text.format(*(o.name for o in operands))}")
             return Scalar(dtype, name)
 
-        return self.once((text, *(o.name for o in operands)), build)
+        found = self.once((text, *(o.name for o in operands)), build)
+        return found if found.dtype == dtype else Scalar(dtype, found.name)  # one text, two readings: int8 and uint8 are both i8
 
     def constant(self, number: float, dtype: str) -> Scalar:
         """An SSA constant."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.content import Content
-from ktir.runtime.memory.transfer import check_range
+from ktir.runtime.memory.transfer import check_range, extremes, numbers_of
 
 _SPARE = 1 << 25
 """Bytes of carriers that are kept when their memory is gone, for the next one of their layout: activations come and go at each launch."""
@@ -66,14 +66,18 @@ class Form:
             return
         if self._extremes is None:
             values = self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier
-            if self.layout.is_number:
+            if self.layout.is_byte:
+                values = numbers_of(self.layout.unpack(values), self.layout.dtype)
+                self._around = self._extremes = extremes(values) if values.size else (allowed.low, allowed.low)
+            elif self.layout.is_number:
                 self._around = (values.item(0), values.item(0))
             if self._around is None:
-                self._around = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
+                self._around = extremes(values) if values.size else (allowed.low, allowed.low)
             if allowed.low <= self._around[0] and self._around[1] <= allowed.high:
                 return
-            values = self.layout.unpack(values)
-            self._extremes = (values.min().item(), values.max().item()) if values.size else (allowed.low, allowed.low)
+            if self._extremes is None:
+                values = self.layout.unpack(values)
+                self._extremes = extremes(values) if values.size else (allowed.low, allowed.low)
         check_range(*self._extremes, allowed, name)
 
     def now_holds(self, state: Hashable, stamp: object | None = None) -> None:

@@ -14,7 +14,7 @@ from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, rou
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
-from ktir.target import TWOS, held, is_byte, is_two
+from ktir.target import TWOS, held, is_byte, is_byte_float, is_two
 
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
@@ -113,12 +113,14 @@ def to_device(
     if layout.dtype == "i32":
         return layout.pack(_narrowed(view, name, allowed or _I32).reshape(layout.size), out)
     if layout.is_byte:
-        return layout.pack(_one_byte(view, name).reshape(layout.size), out)
+        bits = _one_byte(view, name)
+        if allowed is not None and view.size:
+            check_range(*extremes(numbers_of(bits, layout.dtype)), allowed, name)
+        return layout.pack(bits.reshape(layout.size), out)
     if is_two(layout.dtype):
         return layout.pack(view.reshape(layout.size), out, _bits)
     if allowed is not None and view.size:
-        wide = _wide(view)
-        check_range(wide.min().item(), wide.max().item(), allowed, name)
+        check_range(*extremes(_wide(view)), allowed, name)
     values = view.reshape(layout.size)
     if out is not None and out.dtype == np.float16:
         return layout.pack(values, out, np.copyto if view.dtype == np.float16 else _narrow)
@@ -177,6 +179,16 @@ def _one_byte(values: np.ndarray, name: str) -> np.ndarray:
     if values.itemsize > 1:
         values = _narrowed(values, name, _I8).astype(np.int8)
     return values.view(np.uint8)
+
+
+def numbers_of(bits: np.ndarray, element: str) -> np.ndarray:
+    """The numbers that bytes are, of a type of KTIR of one byte."""
+    return decode(element, bits) if is_byte_float(element) else bits.view(np.int8)
+
+
+def extremes(values: np.ndarray) -> tuple[float, float]:
+    """The least and the largest one; NaN where one is NaN."""
+    return values.min().item(), values.max().item()
 
 
 def _as_signed(values: np.ndarray, allowed: ValueRange) -> np.ndarray:

@@ -173,6 +173,7 @@ def test_weights_as_pytorch_packs_them(half: torch.dtype, rows: int, k: int, n: 
     x, pairs = torch.randn(rows, k, generator=draw).to(half), (torch.randn(k // group, n, 2, generator=draw) / 16).to(half)
     packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q, 2)
     got, launches = run(lambda x, packed, pairs: torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, group, pairs), x, packed, pairs)
+    assert got.dtype == half
     scale, zero = (pairs[..., i].double().repeat_interleave(group, 0).t() for i in range(2))
     exact = x.double() @ ((q - 8) * scale + zero).t()
     unit = 2.0 ** (torch.frexp(exact)[1] - (11 if half == torch.float16 else 8)).double().clamp(min=2.0**-24)

@@ -82,6 +82,14 @@ def test_packed_weights_of_aten(half: torch.dtype) -> None:
     assert "i8x2" in {argument.half for argument in launch.machine.program.arguments}
 
 
+def test_packed_weights_of_aten_beside_float32() -> None:
+    """Sums in float32, as on the host: each product is rounded, and each sum."""
+    x, w, s = torch.linspace(-2, 3, 3 * 128).reshape(3, 128), weights(I8, 66, 128), torch.linspace(0.001, 0.01, 66)
+    got, _ = run(torch.ops.aten._weight_int8pack_mm, x, w, s)
+    exact, sums = (a.double() @ b.double().T * s.double() for a, b in ((x, w), (x.abs(), w.double().abs())))
+    assert ((got.double() - exact).abs() <= (128 + 2) * 2.0**-24 * sums).all()
+
+
 def test_not_a_number_stays_that() -> None:
     w = weights(E4M3, 4, 64)
     w.view(torch.uint8)[1, 5], w.view(torch.uint8)[2, 6] = 0x7F, 0xFF

@@ -318,6 +318,23 @@ def test_conversions_of_floats_beyond_the_integers_are_those_of_eager() -> None:
     same(lambda x: x.long(), "spyre", x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("shape", [(256,), (4, 64)])
+def test_bytes_that_are_no_numbers_are_seen_as_such(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Floats of one byte lie as codes, of which a launch must find those of infinity and NaN."""
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype).reshape(shape)
+    finite = torch.where(codes.float().isfinite(), codes.float(), 0).to(dtype)
+    for device in ("cpu", "spyre"):
+        assert same(lambda x: x.long(), "spyre", finite.to(device)).chip == 1
+        assert same(lambda x: x.long(), "spyre", codes.to(device)).executor == 1
+
+
+def test_one_number_is_read_as_int8_and_as_uint8(on_chip: None) -> None:
+    x = torch.tensor([-5.0, -300, 300, 5, -0.5, 200])
+    same(lambda x: torch.atan2(x.to(torch.int8), x.to(torch.uint8)) * 0 + torch.maximum(x.to(torch.int8), x.to(torch.uint8)), "spyre", x)
+    same(lambda x: torch.maximum(x.short().to(torch.int8).float(), x.short().to(torch.uint8).float()), "spyre", x)
+
+
 def test_a_range_that_a_program_cannot_have_is_refused() -> None:
     from ktir.package import LaunchSpec, PackageError
 

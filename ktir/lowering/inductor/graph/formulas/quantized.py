@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,9 +38,10 @@ def product_of_bytes(a: torch.Tensor, b: torch.Tensor) -> Any:
 
 def weights_of_bytes(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> Any:
     """`_weight_int8pack_mm`: the sums in float32 times the scale of their column, rounded once."""
-    if x.dtype not in (torch.float16, torch.bfloat16):
+    if x.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return NotImplemented
-    sums = aten.mm.dtype(x, weight.t().to(x.dtype), torch.float32)
+    product = aten.mm.default if x.dtype == torch.float32 else partial(aten.mm.dtype, out_dtype=torch.float32)
+    sums = product(x, weight.t().to(x.dtype))
     return (sums * scales.to(torch.float32)).to(x.dtype)
 
 
