@@ -186,15 +186,15 @@ def launch_arguments(module: ir.Module) -> list[LaunchArgument]:
                     element_arrangement="STANDARD",
                     pad=layout.pad,
                 ),
-                range=None if host is None or format_.two else _needed(ranges.get(host.arg), layout.dtype),
+                range=None if host is None or format_.two else _needed(ranges.get(host.arg), format_.dtype),
             )
         )
     return arguments
 
 
-def _needed(found: ValueRange | None, element: str) -> ValueRange | None:
-    """The values for which a program is proved, of an argument in such elements; None where a byte may be any."""
-    is_any = found is not None and element == "i8" and found.low <= -128 and found.high >= 127
+def _needed(found: ValueRange | None, dtype: str) -> ValueRange | None:
+    """The values for which a program is proved, of an argument of such elements; None where a byte may be any."""
+    is_any = found is not None and dtype == "int8" and found.low <= -128 and found.high >= 127
     return None if is_any else found
 
 

@@ -26,9 +26,6 @@ _TYPES = {
 }
 
 
-_OF_BYTES = {_TYPES[name][1] for name in BYTES}
-
-
 def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgument]:
     """What the launch spec must say."""
     found = []
@@ -42,7 +39,9 @@ def launch_arguments(module: ir.Module, entry: func.FuncOp) -> list[LaunchArgume
         if "ktir.host" in d:
             h = kt.HostViewAttr(d["ktir.host"])
             host = HostView(h.arg, h.offset, tuple(h.size), tuple(h.strides))
-            allowed = ranges.get(h.arg) if _TYPES[str(layout.dtype)][1] not in _OF_BYTES else None
+            allowed = None if dtype.endswith("_x2") else ranges.get(h.arg)
+            if dtype == "int8" and allowed is not None and allowed.low <= -128 and 127 <= allowed.high:
+                allowed = None  # a byte may be any
         published = PublishedLayout(tuple(layout.size), tuple(layout.device), tuple(layout.strides), device_dtype, "STANDARD", layout.pad)
         name, role = (ir.StringAttr(d[f"ktir.{key}"]).value for key in ("name", "role"))
         found.append(LaunchArgument(i, name, role, host, dtype, published, allowed))
