@@ -27,6 +27,8 @@ class SpyrePlatform(upstream.Platform):
     dist_backend = "gloo"  # one process makes a group, too
     simple_compile_backend = "eager"  # of a few helpers of vLLM that are no part of the model
     has_adapters = False
+    vocabulary = 0
+    """Tokens that the model has logits for."""
 
     @property
     def supported_dtypes(self) -> list[torch.dtype]:
@@ -99,8 +101,10 @@ class SpyrePlatform(upstream.Platform):
         vllm_config.compilation_config.cudagraph_capture_sizes = []
         if vllm_config.model_config is not None:
             vllm_config.model_config.disable_cascade_attn = True
+            cls.vocabulary = vllm_config.model_config.get_vocab_size()
             if vllm_config.model_config.is_multimodal_model:
                 upstream.let_text_come_apart()
+        upstream.let_requests_be_refused()
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
     @classmethod
@@ -131,10 +135,19 @@ class SpyrePlatform(upstream.Platform):
 
     @classmethod
     def validate_request(cls, processed_inputs: Any, params: Any) -> None:
-        """vLLM tells the adapters of the rows that are sampled alone."""
+        """Refuse what vLLM lets pass and an engine does not survive, or answers wrongly. Of adapters it tells the rows that are sampled
+        alone.
+        """
         if cls.has_adapters and getattr(params, "prompt_logprobs", None) is not None:
             said = "vLLM on ktir has no prompt_logprobs beside LoRA: start the server without enable_lora for them"
             raise upstream.VLLMValidationError(said, parameter="prompt_logprobs")
+        tokens = {"stop_token_ids": getattr(params, "stop_token_ids", None)}
+        if processed_inputs.get("type") == "token":  # places of images may have numbers of their own
+            tokens["prompt"] = processed_inputs["prompt_token_ids"]
+        for name, numbers in tokens.items():
+            if wrong := [number for number in numbers or () if not 0 <= number < cls.vocabulary]:
+                said = f"{name}: tokens are numbers from 0 to {cls.vocabulary - 1}, but got {', '.join(map(str, wrong[:3]))}"
+                raise upstream.VLLMValidationError(said, parameter=name)
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:

@@ -130,6 +130,27 @@ def let_text_come_apart() -> None:
     mixin.validate_inputs = validate
 
 
+def let_requests_be_refused() -> None:
+    """Let the server answer what is wrong with a request, which the pinned one partly takes for failures of its own and keeps to itself.
+    Numbers that have no bytes on the way to the engine are wrong too.
+    """
+    processor: Any = import_module("vllm.v1.engine.input_processor").InputProcessor
+    if hasattr(processor.process_inputs, "__wrapped__"):
+        return
+    encode = import_module("msgspec").msgpack.encode
+    refused: Any = type("RequestError", (__getattr__("VLLMValidationError"), ValueError), {})
+
+    @wraps(processor.process_inputs)
+    def process_inputs(self: Any, request_id: str, prompt: Any, params: Any, *others: Any, **options: Any) -> Any:
+        try:
+            encode(params, enc_hook=lambda unknown: None)
+            return process_inputs.__wrapped__(self, request_id, prompt, params, *others, **options)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise refused(str(error)) from error
+
+    processor.process_inputs = process_inputs
+
+
 def route_by(softmax: Any, sigmoid: Any) -> None:
     """Put functions of PyTorch in the place of the kernels with which routers choose experts."""
     router: Any = import_module("vllm.model_executor.layers.fused_moe.router.fused_topk_router")

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Engines run in the process of the tests, on one thread, on the chip alone, and ask no network."""
 
 import os
@@ -9,3 +10,5 @@ os.environ |= {
     "VLLM_NO_USAGE_STATS": "1",
     "OMP_NUM_THREADS": "1",
 }
+
+import vllm  # noqa: F401  its platform lets the processors of transformers be imported, whichever file of tests comes first

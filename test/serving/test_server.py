@@ -14,7 +14,7 @@ import openai
 import pytest
 from loopback import Server, serve
 from oracle import oracle
-from tiny import make
+from tiny import WORDS, make
 
 OPTIONS = "--dtype float16 --max-model-len 128 --max-num-seqs 4 --block-size 16 --max-num-batched-tokens 64"
 GREEDY = {"ignore_eos": True, "return_token_ids": True}
@@ -26,6 +26,12 @@ MALFORMED: list[dict[str, Any]] = [
     {"prompt": "x", "max_tokens": 0, "n": 0},
     {"prompt": "x", "top_p": 7},
     {"prompt": {"text": "x"}},
+    {"prompt": [WORDS]},
+    {"extra_body": {"stop_token_ids": [WORDS], "min_tokens": 2}},
+    {"extra_body": {"stop_token_ids": [-1]}},
+    {"extra_body": {"top_k": 2**70}},
+    {"extra_body": {"structured_outputs": {"regex": "["}}},
+    {"extra_body": {"structured_outputs": {"json": {"type": "none"}}}},
 ]
 
 
@@ -70,12 +76,11 @@ def test_json_follows_its_schema(server: Server) -> None:
 
 def test_wrong_requests_are_refused_and_the_server_goes_on(server: Server) -> None:
     client, address = server.client, server.address
-    with pytest.raises(openai.BadRequestError):
-        client.completions.create(model="tiny", prompt=[5] * 200, max_tokens=1)
-    with pytest.raises(openai.NotFoundError):
-        client.completions.create(model="other", prompt="x")
-    with pytest.raises(openai.BadRequestError):
-        client.completions.create(model="tiny", prompt="x", temperature=-1)
+    for wrong in MALFORMED:
+        with pytest.raises(openai.APIStatusError) as refused:
+            client.completions.create(**{"model": "tiny", "prompt": "x", "max_tokens": 4} | wrong)
+        assert 400 <= refused.value.status_code < 500, wrong
+        assert refused.value.body["message"], wrong
     assert len(client.completions.create(model="tiny", prompt="x", max_tokens=2).choices) == 1
     assert "vllm:generation_tokens_total" in urllib.request.urlopen(f"{address}/metrics").read().decode()
 
