@@ -206,7 +206,7 @@ class Model:
             self._load(operand, division, 1, terms)
         share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)
         filled = tiles.kept and not self._batches  # else they are loaded while the batch before is worked on
-        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target))
+        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target), target)
         terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
         if not self._batches:  # else they leave while the next batch is loaded
             terms.append(Term("tail", "results that leave when all has been loaded", share.result / (tiles.trips * n)))

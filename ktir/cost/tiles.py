@@ -37,6 +37,18 @@ BLOCK_BYTES = LANES * STICK_BYTES
 _RESULT_STICKS = 2
 """Sticks of the result of a block in flight."""
 
+STORED_ROWS = 32
+"""Rows of a finished stick that are stored at a time, at most: what is loaded meanwhile does not wait for all of them."""
+
+_STORED_STEP = 8
+"""Rows that are stored at a time are some of these."""
+
+_CUT_STEP = 16
+"""Rows of a cut block are some of these, so that what each corelet has of it can be stored so."""
+
+_CUT_SAVES = 0.005
+"""The share of a kernel's cycles that a cut has to save, since its blocks are words of their own."""
+
 _MORE_TRIPS = (1, 1.25, 1.5, 2, 3, 4, 6)
 """More and smaller blocks than fit are tried: the first one comes sooner, and the last one is gone sooner."""
 
@@ -95,20 +107,54 @@ def block_cycles(rows: int, n: int, k: int, target: Target) -> float:
     return multiply_cycles(own, n * k, target) + n * (target.pt_fill_cycles + own)
 
 
-def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float) -> float:
+def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float, target: Target) -> float:
     """Cycles in which PT waits for memory although it is the slower one: until the first rows are there, for weights that all come while
-    the first block is worked on (`block` cycles), and until the last results are gone."""
+    the first block is worked on (`block` cycles), and until the last results are gone; or what it takes to have less of these."""
     own = share.first / trips
     lead, more = (own / share.k, own * share.n) if streamed else (own, own if trips > 1 else 0.0)
     late = max(0.0, share.second + more - block) if kept else 0.0
-    return lead + late + share.result / (trips * share.n)
+    rows = last_rows(share, share.rows // trips, trips, streamed, kept, target)
+    end = share.result / (trips * share.n)
+    if rows:
+        end = end * rows[-1] / sum(rows) + block_cycles(0, share.n, share.k, target)
+    return lead + late + end
+
+
+def stored_rows(share: Share, trips: int, streamed: bool, kept: bool) -> int:
+    """Rows of a finished stick that are stored at a time: such that there are as many stores as loads. The memory channel serves both in
+    turn, so that loads wait long for a few large stores, and a block waits for many small ones.
+    """
+    loads = trips * (share.n * share.k if streamed else 1) + share.n * share.k * (1 if kept else trips)
+    return min(max(share.n * share.rows // loads // _STORED_STEP, 1) * _STORED_STEP, STORED_ROWS)
+
+
+def last_rows(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> tuple[int, ...]:
+    """Rows of the blocks that the last block is cut into where that saves something, empty where it does not.
+
+    What the last block leaves is stored when nothing is left to be computed. A small block behind it leaves less, and while it is worked on
+    memory stores what the large one has left: it is the one in which both take as long.
+    """
+    if not streamed or share.n * rows * trips == 0 or rows * trips != share.rows:
+        return ()
+    n, k, of_row = share.n, share.k, share.result / share.rows
+    memory = share.first * n / share.rows + of_row * (n - 1) / n - of_row / n  # of a row more in the small block
+    fixed = of_row * rows / n + (0.0 if kept else share.second)
+    least, most = block_cycles(0, n, k, target), block_cycles(rows, n, k, target)
+    compute = (most - least) / rows
+    if compute <= memory:
+        return ()
+    last = max(round((fixed - least) / (compute - memory) / _CUT_STEP), 1) * _CUT_STEP
+    if last > rows // 2:
+        return ()
+    saved = of_row * (rows - last) / n - least
+    return (rows - last, last) if saved > _CUT_SAVES * trips * most else ()
 
 
 def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> float:
     """Cycles of a share that is cut so. A block is charged what the first one waits for answers, though others may hide it."""
     block = block_cycles(rows, share.n, share.k, target)
     memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result + share.others
-    return max(trips * block + waits(share, trips, streamed, kept, block), memory) + trips * kernel_start(target)
+    return max(trips * block + waits(share, trips, streamed, kept, block, target), memory) + trips * kernel_start(target)
 
 
 @lru_cache(maxsize=16384)

@@ -21,10 +21,6 @@ from ktir.passes.tiling.tile_plan import TilePlan
 from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, first_stick, line_view, tile_of, window
 from ktir.target import LANES
 
-_STORED_ROWS = range(16, 33, 2)
-"""Rows of a finished stick that are stored at a time."""
-
-
 Taps = Mapping[int, ir.Value]
 """Dim of a tensor that walks the places of a window -> the place."""
 
@@ -182,12 +178,13 @@ class Blocks:
         _store(op, self.window(op, op.operands[0]), block, self._sticks(op.operands[0]).first, self.row if rows > 1 else 0)
 
     def store_rows(self, op: ir.Operation, block: ir.Value, number: int | ir.Value) -> None:
-        """Store the sticks of a block from `number` on, some rows at a time: what is loaded meanwhile does not wait for all of it.
+        """Store the sticks of a block from `number` on, at most `plan.stored_rows` at a time, or as many as divide the block best.
 
         Where rows are clipped in each trip of the loop over blocks it is stored at once, since a bound follows one loop.
         """
         sticks, rows, _ = ir.RankedTensorType(block.type).shape
-        some = max((n for n in _STORED_ROWS if rows % n == 0), default=rows)
+        most = self.plan.stored_rows
+        some = max((n for n in range(most // 2, most + 1, 2) if rows % n == 0), default=rows)
         place = self.window(op, op.operands[0])
         first_block = isinstance(self.row, int)
         if rows <= 2 * some or (place.clips_rows and not first_block):
@@ -195,7 +192,8 @@ class Blocks:
             return
 
         def some_rows(first: ir.Value) -> None:
-            at = first if first_block else arith.AddIOp(self.row, first).result
+            at = index_sum(first, self.row)
+            assert not isinstance(at, int)
             _store(op, place, part(block, [index_constant(0), first], [sticks, some, LANES]), number, at)
 
         self.along(0, rows, some, some_rows)

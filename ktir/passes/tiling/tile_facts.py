@@ -144,6 +144,17 @@ class TileFacts:
         return not self.loops and not any(is_a(op, ktdp.InterTileReduceOp) for op in self.ops)
 
     @cached_property
+    def in_equal_rows(self) -> bool:
+        """Whether all cores have as many rows."""
+        return KernelFunction(self.source).rows[-1] == self.share * self.row_parts[-1]
+
+    @cached_property
+    def stores_sticks(self) -> bool:
+        """Whether all that is stored is stored stick by stick as it is made."""
+        stored = [op.operands[0] for op in self.ops if is_a(op, ktdp.StoreOp)]
+        return all(value in self.stored and self.tensors[value].by_stick for value in stored)
+
+    @cached_property
     def streamable(self) -> frozenset[ir.Value]:
         """First operands that may be loaded stick by stick: only contractions read them, and the kernel does not write that memory."""
         written = {None, *(_argument_of(op) for op in self.ops if is_a(op, ktdp.StoreOp))}

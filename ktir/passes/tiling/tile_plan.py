@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.softmax import Softmax
+from ktir.cost import tiles
 from ktir.cost.estimate import delivery_cycles
 from ktir.cost.softmax import SoftmaxPrice, Sticks
-from ktir.cost.tiles import BLOCK_BYTES, MOST_BLOCKS, ROW_BUFFERS, ROW_STICKS, WEIGHT_BUFFERS, Share, overlapping_rows, tile_cycles
 from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
@@ -43,7 +43,7 @@ class Resident(NamedTuple):
     @property
     def takes(self) -> int:
         """Bytes that it takes because it stays."""
-        return self.bytes - (0 if self.filled else WEIGHT_BUFFERS * BLOCK_BYTES)
+        return self.bytes - (0 if self.filled else tiles.WEIGHT_BUFFERS * tiles.BLOCK_BYTES)
 
 
 class Keys(NamedTuple):
@@ -88,6 +88,10 @@ class TilePlan:
     """What is seen `part_sticks` at a time; None: a block has whole rows."""
     part_sticks: int = 0
     keys: Keys | None = None
+    stored_rows: int = tiles.STORED_ROWS
+    """Rows of a finished stick that are stored at a time, at most."""
+    last: tuple[int, ...] = ()
+    """Rows of the blocks that the last block of rows is cut into, so that less is to be stored at the end."""
     reason: str = ""
     """Of one of two forms of a softmax."""
 
@@ -183,10 +187,9 @@ class _Search:
                     continue
                 residents = self._stay(rows, free - taken)
                 used = self.budget - free + taken + sum(r.takes for r in residents)
-                yield (
-                    self._price(rows, form, residents),
-                    TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers, self.part, 1 if self.part else 0),
-                )
+                part = self.part, 1 if self.part else 0
+                plan = TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers, *part)
+                yield self._price(rows, form, residents), self._ended(plan)
 
     @cached_property
     def seen_together(self) -> list[Mapping[ir.Value, int]]:
@@ -214,7 +217,7 @@ class _Search:
             tensor = facts.tensors[next(iter(group))]
             for whole in (True, False) if facts.trips(rows) == 1 else (False,):
                 cover = cover_of(facts, group, taps, whole_rows=whole)
-                bytes_ = 0 if cover is None else cover.rows(rows) * tensor.row_bytes * (ROW_BUFFERS if cover.depth else 1)
+                bytes_ = 0 if cover is None else cover.rows(rows) * tensor.row_bytes * (tiles.ROW_BUFFERS if cover.depth else 1)
                 if cover is not None and (not whole or bytes_ <= free // 2):
                     found |= dict.fromkeys(group, cover)
                     taken += bytes_
@@ -226,11 +229,11 @@ class _Search:
         facts, part = self.facts, self.facts.stick_local
         if part is None:
             return None
-        first, second = (self._need((), part, sticks).bytes(2, ROW_BUFFERS) for sticks in (1, 2))
-        sticks = min((self.budget - first) // max(second - first, 1) + 1, -(-part.sticks // MOST_BLOCKS))
+        first, second = (self._need((), part, sticks).bytes(2, tiles.ROW_BUFFERS) for sticks in (1, 2))
+        sticks = min((self.budget - first) // max(second - first, 1) + 1, -(-part.sticks // tiles.MOST_BLOCKS))
         if sticks <= 0:
             return None
-        used = self._need((), part, sticks).bytes(2, ROW_BUFFERS)
+        used = self._need((), part, sticks).bytes(2, tiles.ROW_BUFFERS)
         return TilePlan(2, used, facts.fused, facts.stored, part=part, part_sticks=sticks)
 
     # What a block takes
@@ -245,15 +248,15 @@ class _Search:
             if t.is_resident or t.value in facts.fused:
                 continue  # read where it lies, or never there as a whole
             if t.value in facts.second_operands:
-                fixed += WEIGHT_BUFFERS * BLOCK_BYTES
+                fixed += tiles.WEIGHT_BUFFERS * tiles.BLOCK_BYTES
             elif (t.value in self.windowed and t.value not in streamed) or any(t.value in group for group in self.seen_together):
                 continue  # `_covers` counts it
             elif t.value in streamed:
-                ranges.append((t.first, t.first, ROW_STICKS * bytes_ // t.sticks))
+                ranges.append((t.first, t.first, tiles.ROW_STICKS * bytes_ // t.sticks))
             elif t.is_loaded and t.has_rows:
                 rows += bytes_
             elif t.is_loaded:
-                fixed += bytes_ * (ROW_BUFFERS if facts.depth(t, 1) else 1)
+                fixed += bytes_ * (tiles.ROW_BUFFERS if facts.depth(t, 1) else 1)
             else:
                 ranges.append((t.first, t.last, bytes_ // t.sticks if t.by_stick else bytes_))
                 ranges.append((t.first, t.first, bytes_ * t.beside))
@@ -267,7 +270,7 @@ class _Search:
         alone = self.facts.matmuls and not self.facts.loops and whole <= 2 * self.target.pt_accumulator_rows
         if alone and (not self.wanted or even(self.wanted) >= whole) and need.bytes(whole, 1) <= self.budget:
             yield whole, self.budget - need.bytes(whole, 1)
-        buffers = ROW_BUFFERS
+        buffers = tiles.ROW_BUFFERS
         while buffers and need.bytes(2, buffers) > self.budget:
             buffers -= 1
         if not buffers:
@@ -295,7 +298,7 @@ class _Search:
     def _overlapping(self) -> int:
         """Rows of a block with which successive blocks overlap."""
         sticks = max((t.sticks for t in self.facts.tensors.values() if t.is_loaded), default=1)
-        return overlapping_rows(self.facts.share, prod(self.facts.loops.values()), sticks)
+        return tiles.overlapping_rows(self.facts.share, prod(self.facts.loops.values()), sticks)
 
     def _stay(self, rows: int, free: int) -> tuple[Resident, ...]:
         """The second operands that stay in LX, the one that saves most first.
@@ -308,7 +311,7 @@ class _Search:
         for m in facts.matmuls if facts.loops or facts.walked_alone else ():
             users = m.users * facts.trips(rows)
             if users > 1 and not m.second_is_resident:
-                held = m.second_bytes * (ROW_BUFFERS if m.taken > 1 else 1)
+                held = m.second_bytes * (tiles.ROW_BUFFERS if m.taken > 1 else 1)
                 found.append(Resident(m, held, m.second_bytes * m.taken * (users - 1), filled=not facts.loops))
         kept: list[Resident] = []
         for resident in sorted(found, key=lambda r: -r.saved):
@@ -332,18 +335,28 @@ class _Search:
             own = share._replace(first=0.0) if first in loaded else share
             if first not in streamed:
                 loaded.add(first)
-            cycles += tile_cycles(own, rows, trips, first in streamed, m in kept, self.target)
+            cycles += tiles.tile_cycles(own, rows, trips, first in streamed, m in kept, self.target)
         return cycles * (_STREAMED if streamed else 1.0)
 
+    def _ended(self, plan: TilePlan) -> TilePlan:
+        """The plan with how results leave: of a kernel that is a matmul and stores its results stick by stick."""
+        facts = self.facts
+        if len(facts.matmuls) != 1 or not facts.walked_alone or not facts.stores_sticks or plan.covers or plan.part:
+            return plan
+        (share,) = self._shares
+        how = facts.trips(plan.block_rows), bool(plan.streamed), bool(plan.residents)
+        last = tiles.last_rows(share, plan.block_rows, *how, self.target) if facts.in_equal_rows else ()
+        return replace(plan, stored_rows=tiles.stored_rows(share, *how), last=last)
+
     @cached_property
-    def _shares(self) -> list[Share]:
+    def _shares(self) -> list[tiles.Share]:
         """Per contraction of a kernel without batch loops what the cost model has to know of a core's part."""
         columns, parts, rate = self.facts.column_parts, prod(self.facts.row_parts), self.target.dram_bytes_per_cycle
         found = []
         for m in self.facts.matmuls:
             first = max(m.first_bytes * parts / rate, delivery_cycles(m.first_bytes, columns, self.target))
             second = max(m.second_bytes * columns / rate, delivery_cycles(m.second_bytes, parts, self.target))
-            found.append(Share(m.rows, m.n, m.k, first, second, m.result_bytes * parts * columns / rate))
+            found.append(tiles.Share(m.rows, m.n, m.k, first, second, m.result_bytes * parts * columns / rate))
         return found
 
     def too_large(self) -> Unsupported:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from ktir.analysis.axes import SECOND_OPERAND
@@ -125,8 +126,12 @@ def _rows(blocks: Blocks) -> None:
     first = blocks.inside()
     if plan.peels:
         _block(first)
-    start = plan.block_rows if plan.peels else 0
-    blocks.along(start, blocks.facts.share, plan.block_rows, lambda row: _block(blocks.inside(row=row, whole=first.whole)))
+    start, end = plan.block_rows if plan.peels else 0, blocks.facts.share - sum(plan.last)
+    if start < end:
+        blocks.along(start, end, plan.block_rows, lambda row: _block(blocks.inside(row=row, whole=first.whole)))
+    for rows in plan.last:
+        _block(blocks.inside(row=end, whole=first.whole, plan=replace(plan, block_rows=rows)))
+        end += rows
 
 
 def _rows_that_see(blocks: Blocks, keys: Keys) -> None:
