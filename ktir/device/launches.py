@@ -73,10 +73,12 @@ class _Steady:
         loaded, prepared = self._kernel(), self._prepared()
         if loaded is None or prepared is None or cache.load(self._key) is not loaded:
             self._plainly(tensors)
-        elif not loaded.again(prepared, [*map(_handle, tensors)]):
-            self._plainly(tensors)
-        if self._written:
+            return
+        handles = [*map(_handle, tensors)]
+        if self._written:  # now that the host's caches have the tensors, which they have not after the launch
             torch.autograd.graph.increment_version([tensors[k] for k in self._written])
+        if not loaded.again(prepared, handles):
+            self._plainly(tensors)
 
     def _plainly(self, tensors: Sequence[torch.Tensor]) -> None:
         token = cache.owner.set(self._owner())
@@ -85,6 +87,8 @@ class _Steady:
         finally:
             cache.owner.reset(token)
         self._written = [k for k in written if k not in self._made]
+        if self._written:
+            torch.autograd.graph.increment_version([tensors[k] for k in self._written])
         if (prepared := loaded.prepared([on_card(t) for t in tensors], self._made)) is not None:
             self._kernel, self._prepared = weakref.ref(loaded), weakref.ref(prepared)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import os
 import sys
 import weakref
 from typing import Any
@@ -36,7 +37,7 @@ class _Guard(_compiled._acc.DeviceGuard):
 
 def register() -> None:
     """Make `torch.device("spyre")`, `torch.spyre` and tensors on the device known to torch; once per process."""
-    from ktir.device import compile, guard, interface, patches, spyre
+    from ktir.device import compile, environment, guard, interface, patches, spyre
     from ktir.device.operators import attention, cells, modules
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, halves, layouts, pinned, randomness, statistics, storage, streams
@@ -64,6 +65,8 @@ def register() -> None:
     quantized = torch.library.Library("_", "IMPL")
     quantized.fallback(_no_quantized, "QuantizedPrivateUse1")
     _keep(host, kernels, with_gradients, negated, sparse, quantized, rest)
+    for sentence in environment.without_effect(os.environ):
+        log.warning("warning: %s", sentence)
     if cards > 1 and (reason := guard.install()):
         log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
     if reason := pinned.install():

@@ -37,6 +37,17 @@ class Binding(NamedTuple):
         """Whether the program writes all of the tensor without a look at what was there before, and that may stay as it is."""
         return self.adopts and self.argument.role == "output"
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether the program changes all of the tensor, which is then as it wrote it."""
+        allowed = self.argument.range
+        return self.adopts and self.argument.role != "output" and (allowed is None or allowed.spare is None)
+
+    def check(self, form: DeviceForm) -> None:
+        """Raises OutOfRange where a form has an element that the program does not take."""
+        if self.argument.range is not None:
+            form.check(self.argument.range, self.argument.name)
+
     def read(self, allocation: Allocation) -> DeviceForm:
         """What the program only reads, in the form that it wants; nothing is to be given back. Raises OutOfRange."""
         form = allocation.forms.get(self.place)

@@ -27,7 +27,8 @@ MOST = 50
 _REPORTED = "_ktir_reported"
 """An attribute of errors on their way out, whose words may change on it."""
 _VARIABLES = (
-    *("SENCORES", "AIU_WORLD_SIZE", "SPYRE_DEVICES", "LOCAL_RANK", "FLEX_DEVICE", "FLEX_COMPUTE", "FLEX_MOCK_DEVICE_MEMORY_SIZE"),
+    *("SENCORES", "AIU_WORLD_SIZE", "SPYRE_DEVICES", "SPYRE_VISIBLE_DEVICES", "LOCAL_RANK"),
+    *("FLEX_DEVICE", "FLEX_COMPUTE", "FLEX_MOCK_DEVICE_MEMORY_SIZE"),
     *("TORCH_LOGS", "TORCH_COMPILE_DEBUG"),
 )
 

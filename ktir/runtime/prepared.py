@@ -76,7 +76,11 @@ class Prepared:
         """What the program writes of tensors that nobody has seen before."""
         self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
         """What it writes of others."""
-        self._written = [a.of for a in self.writes]
+        self._written = taking([a.of for a in self.writes])
+        self._same: tuple[tuple[int, ...], frozenset[int], list[DeviceForm]] | None = None
+        """What the last launch has written of tensors that were there before, where that was in place of what they held: handles; where
+        lies what was read; forms.
+        """
         own = [(i, slot) for i, slot in enumerate(chip.slots) if slot.host < 0]
         self.carriers: list[Carrier] = [slot.iota for _, slot in own]
         """Of what no tensor gives."""
@@ -115,7 +119,8 @@ class Prepared:
                 carriers.append(filled := card.carrier(binding.entries))
                 filled.fill(np.nan)
                 places.append(allocation.begin(binding.place, filled))
-            written = self._open(handles, places, carriers) if self.writes else []
+            same = self._reopen(handles, places, carriers)
+            written = self._open(handles, places, carriers) if self.writes and not same else []
             if written is None:
                 return False
             ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)])
@@ -128,9 +133,46 @@ class Prepared:
             for (_, _, _, binding), filled in zip(self.new, carriers[first:], strict=False):
                 if binding.place.settles and filled is not None:
                     binding.place.settle(filled)
-            for allocation, binding, filled, address in written:
-                binding.close(allocation, filled, address)
+            for allocation, form, filled in same:
+                allocation.rewrite(form, filled)
+            if written:
+                self._close(handles, written)
         return True
+
+    def _reopen(
+        self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
+    ) -> list[tuple[Allocation, DeviceForm, NDArray[np.float32]]]:
+        """As `_open`, of tensors that the last launch has written and nobody has since. None of them where there is another one. Raises
+        OutOfRange.
+        """
+        if self._same is None:
+            return []
+        known, read, forms = self._same
+        written = self._written(handles)
+        if written != known or read is not self._occupied or None in map(_state, forms):
+            return []
+        again: list[tuple[Allocation, DeviceForm, NDArray[np.float32]]] = []
+        take = self.plan.card.carrier
+        for handle, form, (_, _, _, binding) in zip(written, forms, self.writes, strict=True):
+            allocation = held(handle)
+            assert allocation is not None  # else its forms are not valid
+            if not binding.any:
+                binding.check(form)
+            filled = take(binding.entries)
+            np.copyto(filled, form.carrier)
+            again.append((allocation, form, filled))
+        places += map(_address, forms)
+        carriers += [filled for _, _, filled in again]
+        return again
+
+    def _close(self, handles: Sequence[int], written: Sequence[tuple[Allocation, Binding, NDArray[np.float32], int | None]]) -> None:
+        """What the program has written of tensors that were there before belongs to them."""
+        for allocation, binding, filled, address in written:
+            binding.close(allocation, filled, address)
+        forms = [a.forms.get(b.place) if b.rewrites and a.has_one_form else None for a, b, _, _ in written]
+        places = {f.address for f in forms if f is not None}
+        apart = len(places) == len(forms) and not places & self._occupied
+        self._same = (self._written(handles), self._occupied, [f for f in forms if f is not None]) if apart else None
 
     def _open(
         self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
@@ -140,7 +182,7 @@ class Prepared:
         """
         plan = self.plan
         written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
-        several = len({handles[k] for k in self._written}) < len(self._written)
+        several = len({handles[a.of] for a in self.writes}) < len(self.writes)
         for argument in self.writes:
             allocation, binding = argument.allocation(handles[argument.of], plan.card), argument.binding
             if allocation is None:

@@ -12,6 +12,7 @@ import torch
 from ktir.config import whole_number
 
 MOST = 8
+_LISTS = "SPYRE_DEVICES", "SPYRE_VISIBLE_DEVICES"
 _HIGHEST = (1 << 31) - 1
 """Number of a card in a list, of which only counts how many there are."""
 
@@ -30,14 +31,22 @@ def count() -> int:
     """
     from ktir.runtime.memory.hardware import hardware  # of no use to a process that only imports torch
 
-    text, listed = os.environ.get("AIU_WORLD_SIZE"), os.environ.get("SPYRE_DEVICES")
+    text, (name, listed) = os.environ.get("AIU_WORLD_SIZE"), _listed()
     world = whole_number("AIU_WORLD_SIZE", text, 1, MOST) if text else None
     if hardware().mock or not listed:
         return world or 1
-    cards = {whole_number("SPYRE_DEVICES", number, 0, _HIGHEST, "cards from 0 on") for number in listed.split(",")}
+    cards = {whole_number(name, number, 0, _HIGHEST, "cards from 0 on") for number in listed.split(",")}
     if len(cards) <= listed.count(",") or len(cards) > MOST:
-        raise RuntimeError(f"SPYRE_DEVICES must list 1 to {MOST} different cards, but got {listed!r}")
+        raise RuntimeError(f"{name} must list 1 to {MOST} different cards, but got {listed!r}")
     return min(len(cards), world or MOST)
+
+
+def _listed() -> tuple[str, str]:
+    """The list of cards, and the variable that has it: both names are in use. Raises RuntimeError where they do not list the same."""
+    given = [(name, os.environ[name]) for name in _LISTS if os.environ.get(name)]
+    if len({text for _, text in given}) > 1:
+        raise RuntimeError("{} and {} must list the same cards, but got {!r} and {!r}".format(*_LISTS, *(text for _, text in given)))
+    return given[0] if given else (_LISTS[0], "")
 
 
 @cache

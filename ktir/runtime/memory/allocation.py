@@ -59,8 +59,8 @@ class DeviceForm(Form):
         return filled
 
 
-class Allocation:
-    """Memory on a card. `handle` stands for it in PyTorch: a number apart from all others by the bytes that it has, and no address."""
+class _Ranges:
+    """The ranges of a card that an allocation has, and what lies in them."""
 
     __slots__ = (
         "__weakref__",
@@ -76,6 +76,74 @@ class Allocation:
         "version",
         "wanted",
     )
+
+    card: Card
+    handle: int
+    nbytes: int
+    version: int
+    _forms: dict[Arrangement, DeviceForm]
+    _linear_at: int | None
+    _reserved: tuple[Arrangement, int, int] | None
+    _room: int
+    _whole: Arrangement | None
+
+    def _place(self) -> NDArray[np.uint8]:
+        assert self._linear_at is not None
+        return self.card.bytes(self._linear_at, self.nbytes)
+
+    def _unpacked(self) -> NDArray[np.uint8]:
+        """The linear bytes of what is valid in another form; those asked for last are kept."""
+        kept = self.card.unpacked
+        if kept is None or kept[:2] != (self.handle, self.version):
+            out = np.empty(self.nbytes, np.uint8)
+            assert self._whole is not None
+            self._whole.unpack(self._forms[self._whole].carrier, out)
+            kept = self.card.unpacked = (self.handle, self.version, out)
+        return kept[2]
+
+    def _in_place_of_linear(self, size: int) -> tuple[int, int]:
+        """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
+        if self._linear_at is not None and self._fits(size):
+            address, self._linear_at = self._linear_at, None
+            self.card.vacate(address, self._room)
+            return address, self._room
+        address = self.card.take(size)
+        self._drop_linear()
+        return address, size
+
+    def _fits(self, size: int) -> bool:
+        """Whether a form of so many bytes takes a range like that of the linear bytes."""
+        return size == self._room or size < self._room == _ENTRY
+
+    def _in_place_of_form(self) -> int:
+        """An address for the linear bytes: that of the form that has taken their place, if its range is theirs."""
+        form = self._forms.get(self._whole) if self._whole is not None else None
+        if self._whole is None or form is None or form.size != self._room:
+            return self.card.take(self._room)
+        self.card.put_back(self._forms.pop(self._whole).end())
+        return form.address
+
+    def _drop_linear(self) -> None:
+        if self._linear_at is not None:
+            address, self._linear_at = self._linear_at, None
+            self.card.give(address, self._room)
+
+    def _drop_reserved(self) -> None:
+        if self._reserved is not None:
+            (_, address, size), self._reserved = self._reserved, None
+            self.card.give(address, size)
+
+    def _drop_forms(self, but: Arrangement | None = None) -> None:
+        for place in [p for p in self._forms if p is not but]:
+            form = self._forms.pop(place)
+            self.card.give(form.address, form.size)
+            self.card.put_back(form.end())
+
+
+class Allocation(_Ranges):
+    """Memory on a card. `handle` stands for it in PyTorch: a number apart from all others by the bytes that it has, and no address."""
+
+    __slots__ = ()
 
     _ending = staticmethod(sys.is_finalizing)  # see `Forms`
 
@@ -171,6 +239,10 @@ class Allocation:
             low = wanted.of_low_bits if allowed is not None and allowed.is_wide and wanted.layout.dtype == "i32" else None
             if low is not None and (found := self._forms.get(low)) is not None:
                 return found
+            if self._linear_at is not None and wanted.is_number:
+                filled = wanted.number(self.card.memory(self._linear_at), self.nbytes, allowed)
+                if filled is not None:
+                    return self._new_form(wanted, filled, moved=moved)
             layout = wanted.layout
             halved = layout.dtype == "f16" and layout.entries * layout.lanes >= _HALVED
             filled = carrier(layout, np.float16 if halved else np.float32)
@@ -181,15 +253,19 @@ class Allocation:
                     raise
                 wanted = low
                 wanted.pack(self.linear(), filled, name, allowed)
-            if self._linear_at is not None and wanted.keeps(self.nbytes):
-                address, size = self._in_place_of_linear(wanted.size)
-                self._whole = wanted
-            else:
-                address, size = self.card.take(wanted.size), wanted.size
-            form = self._forms[wanted] = DeviceForm(layout, filled, address, size, self.version)
-            if not moved:
-                self.card.record("Relayout", self._room + wanted.size)
-            return form
+            return self._new_form(wanted, filled, moved=moved)
+
+    def _new_form(self, wanted: Arrangement, filled: NDArray[Any], *, moved: bool) -> DeviceForm:
+        """What is valid is in this carrier, too. moved: see `lay`."""
+        if self._linear_at is not None and wanted.keeps(self.nbytes):
+            address, size = self._in_place_of_linear(wanted.size)
+            self._whole = wanted
+        else:
+            address, size = self.card.take(wanted.size), wanted.size
+        form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
+        if not moved:
+            self.card.record("Relayout", self._room + wanted.size)
+        return form
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
         """A program has written all of the allocation through this carrier, which belongs to it from now on. address: as reserved."""
@@ -212,6 +288,19 @@ class Allocation:
             self._drop_linear()
             if len(self._forms) > 1:
                 self._drop_forms(but=written)
+
+    @property
+    def has_one_form(self) -> bool:
+        """Whether all of it lies in one form, and no address is kept for another."""
+        return self._linear_at is None and len(self._forms) == 1 and self._reserved is None
+
+    def rewrite(self, form: DeviceForm, filled: NDArray[np.float32]) -> None:
+        """As `adopt`, of the one form that there is, in its place; who calls holds the card."""
+        assert self._whole is not None
+        if self._whole.settles:
+            self._whole.settle(filled)
+        self.version += 1
+        self.card.put_back(form.renew(filled, self.version))
 
     def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
         """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs
@@ -247,8 +336,10 @@ class Allocation:
     def free(self) -> None:
         """Give everything back; may be called at any time, more than once."""
         self._drop_linear()
-        self._drop_forms()
-        self._drop_reserved()
+        if self._forms:
+            self._drop_forms()
+        if self._reserved is not None:
+            self._drop_reserved()
 
     def __del__(self) -> None:
         if self._ending():
@@ -257,58 +348,6 @@ class Allocation:
         if hasattr(self, "handle"):
             self.card.asked(self.handle, -self.nbytes)
             _live.pop(self.handle, None)
-
-    def _place(self) -> NDArray[np.uint8]:
-        assert self._linear_at is not None
-        return self.card.bytes(self._linear_at, self.nbytes)
-
-    def _unpacked(self) -> NDArray[np.uint8]:
-        """The linear bytes of what is valid in another form; those asked for last are kept."""
-        kept = self.card.unpacked
-        if kept is None or kept[:2] != (self.handle, self.version):
-            out = np.empty(self.nbytes, np.uint8)
-            assert self._whole is not None
-            self._whole.unpack(self._forms[self._whole].carrier, out)
-            kept = self.card.unpacked = (self.handle, self.version, out)
-        return kept[2]
-
-    def _in_place_of_linear(self, size: int) -> tuple[int, int]:
-        """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
-        if self._linear_at is not None and self._fits(size):
-            address, self._linear_at = self._linear_at, None
-            self.card.vacate(address, self._room)
-            return address, self._room
-        address = self.card.take(size)
-        self._drop_linear()
-        return address, size
-
-    def _fits(self, size: int) -> bool:
-        """Whether a form of so many bytes takes a range like that of the linear bytes."""
-        return size == self._room or size < self._room == _ENTRY
-
-    def _in_place_of_form(self) -> int:
-        """An address for the linear bytes: that of the form that has taken their place, if its range is theirs."""
-        form = self._forms.get(self._whole) if self._whole is not None else None
-        if self._whole is None or form is None or form.size != self._room:
-            return self.card.take(self._room)
-        self.card.put_back(self._forms.pop(self._whole).end())
-        return form.address
-
-    def _drop_linear(self) -> None:
-        if self._linear_at is not None:
-            address, self._linear_at = self._linear_at, None
-            self.card.give(address, self._room)
-
-    def _drop_reserved(self) -> None:
-        if self._reserved is not None:
-            (_, address, size), self._reserved = self._reserved, None
-            self.card.give(address, size)
-
-    def _drop_forms(self, but: Arrangement | None = None) -> None:
-        for place in [p for p in self._forms if p is not but]:
-            form = self._forms.pop(place)
-            self.card.give(form.address, form.size)
-            self.card.put_back(form.end())
 
 
 @lru_cache(maxsize=1 << 12)

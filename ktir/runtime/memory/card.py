@@ -76,10 +76,15 @@ class Segment:
 
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range, to read and to write. Those never written are zero."""
+        return np.ndarray((size,), np.uint8, self.memory, address - self.base)
+
+    @property
+    def memory(self) -> mmap.mmap:
+        """The bytes of all ranges."""
         if self._memory is None:
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
             self._memory = mmap.mmap(-1, self.size, flags=flags)
-        return np.ndarray((size,), np.uint8, self._memory, address - self.base)
+        return self._memory
 
     def drop(self, address: int, size: int) -> None:
         """Give whole pages of a range back to the host."""
@@ -204,6 +209,11 @@ class Card:
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
         return self._segment(address).bytes(address, size) if size else np.empty(0, np.uint8)
+
+    def memory(self, address: int) -> tuple[mmap.mmap, int]:
+        """A buffer in which the bytes at an address are, and where."""
+        segment = self._segment(address)
+        return segment.memory, address - segment.base
 
     def record(self, kind: Kind, nbytes: int, name: str = "", *, wait: bool = False) -> None:
         """Something moves bytes: count it, and give it to the stream of this thread. name: of the program that they are. wait: until it

@@ -43,6 +43,7 @@ _WRITTEN: dict[str, tuple[str, ...]] = {
 _NUMBERS = {dtype: Struct(f"<{code}") for dtype, code in zip("int64 int32 int16 int8 bool".split(), "qihb?", strict=True)}
 """What reads one integer, in less time than NumPy takes to begin: a host gives some with each launch."""
 _I32 = _NUMBERS["int32"]
+_LEAST, _MOST = -(2**31), 2**31 - 1
 
 Owned = NDArray[np.bool_] | None
 """Which elements of a view are those of a tensor; None for all."""
@@ -103,6 +104,8 @@ class Arrangement:
         self._keeps: dict[int, bool] = {}
         self._as = _i32(bits) if layout.dtype == "i32" else None
         self._number = _NUMBERS.get(view.dtype) if layout.dtype == "i32" and layout.is_number else None
+        self.is_number = self._number is not None
+        """Whether it is an integer by itself."""
         self._at = view.offset * view.numpy.itemsize
 
     @cached_property
@@ -117,17 +120,26 @@ class Arrangement:
             known = self._keeps[nbytes] = self.exact and self.view.is_all_of(nbytes)
         return known
 
+    def number(self, memory: tuple[Any, int], nbytes: int, allowed: ValueRange | None) -> NDArray[np.float32] | None:
+        """The carrier of an integer by itself, in a buffer that holds so many linear bytes from a place on; None for all else, and where it
+        is not in the range (see `pack`).
+        """
+        allowed = allowed or self._as
+        if self._number is None or allowed is None or self._at + self._number.size > nbytes:
+            return None
+        buffer, at = memory
+        (value,) = self._number.unpack_from(buffer, at + self._at)
+        if not (_LEAST <= value <= _MOST and allowed.low <= value <= allowed.high):
+            return None
+        carrier = np.zeros((self.layout.entries, self.layout.lanes), np.float32)
+        _I32.pack_into(carrier.data, 0, value)
+        return carrier
+
     def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str, allowed: ValueRange | None) -> None:
         """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout
         has no room for.
         """
-        allowed = allowed or self._as
-        if self._number is not None and allowed is not None:
-            (value,) = self._number.unpack_from(linear.data, self._at)
-            if max(allowed.low, -(2**31)) <= value <= min(allowed.high, 2**31 - 1):
-                _I32.pack_into(carrier.data, 0, value)
-                return
-        to_device(self._elements(linear), self.layout, name, self._values(carrier), allowed)
+        to_device(self._elements(linear), self.layout, name, self._values(carrier), allowed or self._as)
 
     def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None, own: Owned = None) -> None:
         """A carrier's elements to where they belong. own: see `from_device`."""

@@ -161,6 +161,41 @@ def test_written_inputs_count_writes(graphs: list[Direct], on_chip: None) -> Non
     assert graphs[-1].again is not None
 
 
+def test_states_that_are_written_in_place(graphs: list[Direct]) -> None:
+    """What a launch writes where it lies is known to the next one, whoever writes it in between, of whichever tensors."""
+
+    def step(one: torch.Tensor, two: torch.Tensor, at: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        one.mul_(2)
+        two.add_(x)
+        at.add_(1)
+        return x + at
+
+    compiled, x = torch.compile(step, fullgraph=True), rows().round().to("spyre")
+    own: list[torch.Tensor] = [rows().round(), rows().round() + 1, torch.tensor([3])]
+    there = [t.to("spyre") for t in own]
+    for k in range(4 * CALLS):
+        if k == 2 * CALLS:  # the host writes one
+            for state in (own[1], there[1]):
+                state[2] = 5
+        if k == 2 * CALLS + 2:  # another program writes one
+            for state in (own[0], there[0]):
+                state.neg_()
+        if k == 3 * CALLS:  # another tensor takes the place of one
+            own[0], there[0] = rows().round(), rows().round().to("spyre")
+        if k == 4 * CALLS - 4:  # two launches later one has a value that no program takes
+            for state in (own[2], there[2]):
+                state.fill_((1 << 30) - 2)
+        if k % 4 == 3:
+            for state in (own[0], there[0]):
+                state.div_(16)
+        with metrics.counted() as ran:
+            found = compiled(there[0], there[1], there[2], x)
+        assert ran() == (metrics.Launches(executor=1) if k >= 4 * CALLS - 2 else metrics.Launches(chip=1)), k
+        assert torch.equal(found.cpu(), step(own[0], own[1], own[2], rows().round())), k
+        assert all(torch.equal(t.cpu(), o) for t, o in zip(there, own, strict=True)), k
+    assert graphs[-1].again is not None
+
+
 def test_inputs_at_other_places(graphs: list[Direct], on_chip: None) -> None:
     """Dynamo guards sizes and strides, and no offsets."""
     compiled = torch.compile(lambda x: x * 2, fullgraph=True)

@@ -146,10 +146,17 @@ def test_import_torch_never_fails(unregistered: list[bool], monkeypatch: pytest.
         ({"SPYRE_DEVICES": "0,1,2,3,4,5,6,7,8"}, "SPYRE_DEVICES must list 1 to 8 different cards"),
         ({"SPYRE_DEVICES": "0,"}, "SPYRE_DEVICES must be cards from 0 on, but got ''"),
         ({"SPYRE_DEVICES": "-1"}, "SPYRE_DEVICES must be"),
+        ({"SPYRE_VISIBLE_DEVICES": "0,3,5"}, 3),
+        ({"SPYRE_VISIBLE_DEVICES": "0,3", "SPYRE_DEVICES": "0,3"}, 2),
+        ({"SPYRE_VISIBLE_DEVICES": "1,1"}, "SPYRE_VISIBLE_DEVICES must list 1 to 8 different cards, but got '1,1'"),
+        (
+            {"SPYRE_VISIBLE_DEVICES": "0", "SPYRE_DEVICES": "0,3"},
+            "SPYRE_DEVICES and SPYRE_VISIBLE_DEVICES must list the same cards, but got '0,3' and '0'",
+        ),
     ],
 )
 def test_number_of_cards(environment: dict[str, str], expected: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AIU_WORLD_SIZE", "SPYRE_DEVICES", "FLEX_DEVICE"):
+    for name in ("AIU_WORLD_SIZE", "SPYRE_DEVICES", "SPYRE_VISIBLE_DEVICES", "FLEX_DEVICE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -187,6 +194,9 @@ except Exception as error:
         ({"FLEX_DEVICE": "VF"}, "does not register the device 'spyre': RuntimeError: FLEX_DEVICE", "got 'VF' | privateuseone"),
         ({"TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS": "x"}, "", "TORCH_SPYRE_NUM_HOST_COMPUTE_STREAMS must be 1 to 8, but got 'x'"),
         ({"FLEX_COMPUTE": "NULL"}, "warning: FLEX_COMPUTE=NULL does not count without FLEX_DEVICE=MOCK", "None"),
+        ({"SPYRE_LOG_FILE": "x"}, "warning: SPYRE_LOG_FILE=x has no effect on emulated cards: messages are those of", "None"),
+        ({"AIU_WORLD_RANK_0": "0000:1a:00.0"}, "warning: AIU_WORLD_RANK_0=0000:1a:00.0 has no effect on emulated cards", "None"),
+        ({"DTLOG_LEVEL": "error", "TORCH_SPYRE_TIMING": "0", "LX_PLANNING": "1"}, "", "None"),
         ({"KTIR_DEVICE": "perhaps"}, "warning: KTIR_DEVICE must be 0 or 1, but got 'perhaps'", "None"),
         ({"LOCAL_RANK": ""}, "", "spyre:0"),
         ({"KTIR_FALLBACK": "host"}, "", "KTIR_FALLBACK must be one of cpu, error, but got 'host'"),
