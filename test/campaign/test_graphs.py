@@ -15,6 +15,8 @@ from ktir.passes.scratchpad import spans
 
 SOME, EVERY = 12, 2000
 LAYERED = 6
+IN_A_ROW = (0, 1, 2, 3, 4, 6, 54)
+"""Seeds of programs of many kernels; in the last one a kernel would store the same rows twice, and not in their order."""
 CUT = (90016, 90020, 90042, 90093)
 """Seeds of programs with transfers that reach further than a near target's addresses."""
 
@@ -27,19 +29,30 @@ def test_programs_are_of_every_kind() -> None:
 
 
 def test_layers_are_of_every_kind() -> None:
-    found = Counter(kind for seed in range(200) for kind in set(drawn(seed, random.Random(seed).choice((1, 2, 4)), layers=True).drawn))
+    found = Counter(kind for seed in range(200) for kind in set(drawn(seed, random.Random(seed).choice((1, 2, 4)), of="layers").drawn))
     assert not [op.__name__ for op in LAYERS if found[op.__name__] < 5]
 
 
 @pytest.mark.parametrize("seed", range(LAYERED))
 def test_layers(seed: int) -> None:
-    check(seed, layers=True)
+    check(seed, of="layers")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(LAYERED, EVERY, 50))
 def test_more_layers(first: int) -> None:
-    each(range(first, min(first + 50, EVERY)), partial(check, layers=True))
+    each(range(first, min(first + 50, EVERY)), partial(check, of="layers"))
+
+
+@pytest.mark.parametrize("seed", IN_A_ROW)
+def test_kernels_in_a_row(seed: int) -> None:
+    check(seed, of="kernels")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, EVERY, 50))
+def test_more_kernels_in_a_row(first: int) -> None:
+    each(range(first, min(first + 50, EVERY)), partial(check, of="kernels"))
 
 
 @pytest.mark.parametrize("seed", CUT)

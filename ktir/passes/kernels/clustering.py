@@ -227,9 +227,9 @@ def _empty(item: Item, columns: int, target: Target) -> Cluster:
 
 
 def _may_share(earlier: Item, item: Item) -> bool:
-    """Whether an item may overwrite in one kernel what an earlier one touched: the same elements, and what was read has been used for what
-    is written, or both write."""
-    if not item.writes or any(not item.writes[0].same_elements(r) for r in earlier.writes):
+    """Whether an item may overwrite in one kernel what an earlier one read: the same elements, which have been used for what is written.
+    What an earlier one has written it may not: a kernel stores each result as soon as it is there."""
+    if not item.writes or any(w.overlaps(item.writes[0]) for w in earlier.writes):
         return False
     reads = [r for _, r in earlier.reads if item.writes[0].taken_with(r)]
     return all(item.writes[0].same_elements(r) for r in reads) and (not reads or earlier.number in item.ancestors)
@@ -237,10 +237,8 @@ def _may_share(earlier: Item, item: Item) -> bool:
 
 def _same_rows(cluster: Cluster, earlier: Item, item: Item) -> bool:
     """Whether both touch an element in the same row of the kernel, so that one core does both."""
-    if item.value not in cluster.axes:
+    if item.value not in cluster.axes or isinstance(earlier, Store):
         return False
     own = cluster.axes[item.value]
-    if isinstance(earlier, Store):
-        return cluster.axes.get(earlier.value) == own
     touched = [i for i, r in earlier.reads if r.overlaps(item.writes[0])]
     return not cluster.columns and all(cluster.operand_axes(earlier, i) == own for i in touched)

@@ -15,17 +15,17 @@ from ktir.cost.estimate import half, multiply_cycles, stage_latency
 from ktir.dialects.structured import Generic
 from ktir.isa.cycles import ring_cycles
 from ktir.mlir import func, ir, is_a, linalg
-from ktir.passes.residence.exchanges import Piece
 from ktir.passes.residence.pool_accesses import PoolAccess
+from ktir.passes.residence.rounds import Round
 from ktir.target import LANES, Target
 
 SURE = 1.5
 """How many times what it takes an exchange must save: other cores' latency and other ops may hide what memory takes as well."""
 
 
-def exchange_cycles(pieces: Sequence[Piece], sticks: int, cores: int, target: Target) -> tuple[int, int]:
+def exchange_cycles(rounds: Sequence[Round], sticks: int, target: Target) -> tuple[int, int]:
     """Cycles for the entries of an exchange, of `sticks` sticks each, and until the last one has arrived."""
-    return ceil(sum(p.entries for p in pieces) * ring_cycles(sticks, target)), cores // 2 + 1
+    return ceil(sum(r.crossing for r in rounds) * ring_cycles(sticks, target)), max(r.hops for r in rounds) + 1
 
 
 class Traffic:

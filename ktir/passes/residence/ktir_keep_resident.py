@@ -140,7 +140,7 @@ class _Keeper:
             tensors = []
             for c in moved:
                 copy, (share, whole), written = self.copies[c.key], places[c], self.accesses[c.key][0]
-                tensors.append(Moved(share, whole, copy.first, written.element, copy.pieces, written.op.location))
+                tensors.append(Moved(share, whole, copy.first, written.element, copy.rounds, written.op.location))
             cores = max(a.cores for c in moved for a in self.accesses[c.key])
             name = f"{kernel.name.value}_exchange"
             exchange_kernel(kernel, name, cores, tensors, _there(places, moment(number) - 1))
@@ -159,7 +159,7 @@ class _Keeper:
             for whole in others:
                 copy = self.copies[c.key]
                 more = (
-                    f", and before '{self.kernels[copy.at].name.value}' goes over the ring, {len(copy.pieces)} pieces, to {whole.address} "
+                    f", and before '{self.kernels[copy.at].name.value}' goes over the ring, {len(copy.rounds)} rounds, to {whole.address} "
                 )
                 more += f"on every core, {whole.bytes} bytes"
             self.options.remark(

@@ -10,9 +10,9 @@ import numpy as np
 from ktir.dialects._foundation import affine
 from ktir.mlir import func, ir
 from ktir.passes.residence.exchange_price import SURE, Traffic, exchange_cycles
-from ktir.passes.residence.exchanges import Piece, pieces
 from ktir.passes.residence.pool_accesses import Footprint, PoolAccess
 from ktir.passes.residence.resident_choice import Candidate, Stay
+from ktir.passes.residence.rounds import Round, rounds
 from ktir.passes.residence.shares import Disagreement, Share, check_owners, entries_moved, share_of
 from ktir.target import LANES, STICK_BYTES
 
@@ -36,7 +36,9 @@ class Copy:
     at: int
     first: int
     entries: int
-    pieces: tuple[Piece, ...]
+    cores: int
+    """Of the exchange."""
+    rounds: tuple[Round, ...]
 
 
 class Candidates:
@@ -104,11 +106,12 @@ class Candidates:
         if not np.isin(wanted, written).all():
             raise Disagreement("a part of it is read that nothing has written")
         share = share_of(writes, near)
-        found = pieces([f for _, f in writes], share.walks[: len(writes)], wanted)
-        first = min(p.place.first for p in found)
-        last = max(p.place.first + sum((n - 1) * s for n, s in zip(p.extents, p.place.strides, strict=True)) for p in found)
+        cores = max(a.cores for a in self.accesses[argument])
+        found = rounds([f for _, f in writes], share.walks[: len(writes)], [f for _, f in far], cores, self.traffic.target.cores)
+        first = min(min(r.places) for r in found)
+        last = max(max(r.places) + sum((n - 1) * s for n, s in zip(r.extents, r.place_strides, strict=True)) for r in found)
         self.shares[argument] = share
-        self.copies[argument] = Copy(frozenset(k for k, _ in far), at, first, last + 1 - first, tuple(found))
+        self.copies[argument] = Copy(frozenset(k for k, _ in far), at, first, last + 1 - first, cores, found)
 
     def _slower_over_the_ring(self) -> set[int]:
         """Arguments whose exchange would take longer than it saves, with a reason noted; those of one exchange are judged together."""
@@ -131,9 +134,7 @@ class Candidates:
 
     def _ring_price(self, argument: int) -> tuple[int, int]:
         """Cycles for the entries of an argument, and for the way of the last one."""
-        accesses = self.accesses[argument]
-        sticks, cores = accesses[0].element_bytes // 2, max(a.cores for a in accesses)
-        return exchange_cycles(self.copies[argument].pieces, sticks, cores, self.traffic.target)
+        return exchange_cycles(self.copies[argument].rounds, self.accesses[argument][0].element_bytes // 2, self.traffic.target)
 
     def _priced(self, argument: int) -> Candidate:
         """What an argument takes in the scratchpad, and the bytes of traffic that it saves."""

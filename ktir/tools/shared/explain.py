@@ -116,7 +116,7 @@ def _division(function: func.FuncOp) -> str:
     """What each core does of a kernel."""
     if moves_residents(function.operation):
         sent = sum(op.operation.name == "ktdp.inter_tile_produce" for op in function.regions[0].blocks[0].operations)
-        return f"{_count(sent, 'piece')} of what stays between kernels, from one core to all"
+        return f"{_count(sent, 'round')} of what stays between kernels, from core to core"
     if "ktir.work" not in function.attributes:
         return "as its author divides it"
     division = kt.WorkAttr(function.attributes["ktir.work"])

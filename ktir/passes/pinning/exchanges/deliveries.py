@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ktir.diagnostics import refused
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import ir, tensor
-from ktir.passes.pinning.exchanges.rounds import Cores, cut, cut_by_core, delivered, fits_sticks, live_rows, pieces
+from ktir.passes.general.cores import Cores
+from ktir.passes.pinning.exchanges.rounds import cut, cut_by_core, delivered, fits_sticks, live_rows, pieces
 from ktir.passes.pinning.exchanges.tables import FOLDS, Members, Transfer, producer, splits, transfers
 from ktir.passes.pinning.values.elements import Leaf, Value
 from ktir.passes.pinning.values.tensors import Made, choose_stick, own, physical_shape, pointwise, whole_dims

@@ -12,9 +12,9 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import index_constant
 from ktir.mlir import arith, ir
+from ktir.passes.general.cores import Cores
 from ktir.passes.pinning.exchanges.deliveries import contributed, exchanged
 from ktir.passes.pinning.exchanges.missing import Missing
-from ktir.passes.pinning.exchanges.rounds import Cores
 from ktir.passes.pinning.exchanges.tables import producing
 from ktir.passes.pinning.values.elements import Value
 

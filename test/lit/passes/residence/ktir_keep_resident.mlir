@@ -40,9 +40,9 @@
 // ALLOCATED-LABEL: func.func @consume
 // ALLOCATED: %[[KEPT:.+]] = ktdp.load %{{.+}} : <2x2x64xindex> -> tensor<2x2x64xf16>
 
-// With the ring 'moved' stays too: each core whose rows are read sends them to all, clipped to what only that core has, and 'consume' reads its
+// With the ring 'moved' stays too: each core whose rows are read sends them to those that read them, clipped to what it has, and 'consume' reads its
 // own ones in the copy of the whole, which begins at the address of the copy plus the core's distance.
-// RING: remark: [ktir-keep-resident] 'moved' stays in LX at 1624320, 512 bytes per core, from kernel 'produce' to 'consume', and before 'consume' goes over the ring, 2 pieces, to 1623040 on every core, 1280 bytes: saves 2304 bytes of global memory traffic
+// RING: remark: [ktir-keep-resident] 'moved' stays in LX at 1624320, 512 bytes per core, from kernel 'produce' to 'consume', and before 'consume' goes over the ring, 2 rounds, to 1623040 on every core, 1280 bytes: saves 2304 bytes of global memory traffic
 // RING: call @produce(%arg0)
 // RING: call @consume_exchange()
 // RING: call @consume(%arg1)
@@ -52,9 +52,9 @@
 // RING: ktdp.construct_memory_view {{.*}}ktir.resident = #ktir.resident<name = moved_all
 
 // EXPLAIN: kernel 'consume_exchange'
-// EXPLAIN-NEXT: grid: 3 of 32 cores; 2 pieces of what stays between kernels, from one core to all
-// EXPLAIN: predicted: 0.01 us (10 cycles)
-// EXPLAIN: emulated: 0.01 us (11 cycles)
+// EXPLAIN-NEXT: grid: 3 of 32 cores; 2 rounds of what stays between kernels, from core to core
+// EXPLAIN: predicted: 0.01 us (8 cycles)
+// EXPLAIN: emulated: 0.01 us (9 cycles)
 
 // SMALL: remark: [ktir-keep-resident] 'same' goes through global memory: its 512 bytes do not fit beside what kernels 0 to 1 need
 

@@ -10,14 +10,17 @@ import pytest
 from logical_programs import Logical
 
 from ktir.analysis.attributes.residents import EXCHANGE
+from ktir.analysis.core_numbers import CoreNumbers
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
+from ktir.isa.cycles import ring_route
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import func, ir
 from ktir.package import read
+from ktir.passes.general.cores import Cores
 from ktir.passes.residence.exchange_price import Traffic
-from ktir.passes.residence.exchanges import pieces
+from ktir.passes.residence.rounds import Piece, pieces, rounds
 from ktir.passes.residence.shares import Deal, dealt, share_of
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
@@ -38,25 +41,48 @@ def draw_deals(draw: random.Random, extents: tuple[int, ...], cores: int) -> tup
 @pytest.mark.parametrize("seed", range(40))
 def test_every_core_gets_what_it_reads(seed: int) -> None:
     draw = random.Random(seed)
-    extents = tuple(draw.randint(1, 7) for _ in range(draw.randint(1, 3)))
-    deals = draw_deals(draw, extents, 6)
-    parts = prod(d.parts for d in deals)
-    written = dealt(extents, deals, parts)
+    cores, stops = 12, draw.choice((12, 32))
+    extents = tuple(draw.randint(1, 9) for _ in range(draw.randint(1, 3)))
+    written, read = (dealt(extents, deals, prod(d.parts for d in deals)) for deals in (draw_deals(draw, extents, cores) for _ in range(2)))
     share = share_of([(0, written)], [])
-    wanted = np.array(draw.sample(range(prod(extents)), draw.randint(1, prod(extents))))
-    found = pieces([written], share.walks, wanted)
+    found = rounds([written], share.walks, [read], cores, stops)
 
-    shares = np.full((parts, 2 * share.entries + 1), -1)
-    for core in range(parts):
+    shares = np.full((cores, 2 * share.entries + 1), -1)
+    for core in range(len(written.start)):
         shares[core, places(share.walks[0].first, share.walks[0].strides, written.live[core])] = written.entries(core).reshape(-1)
-    whole = np.full(prod(extents), -1)
-    for piece in found:
-        sent = shares[piece.core, places(piece.source.first, piece.source.strides, piece.extents)]
-        whole[places(piece.place.first, piece.place.strides, piece.extents)] = sent
-    assert (whole[wanted] == wanted).all()
-    assert set(whole) <= {-1, *range(prod(extents))}
-    assert all(len(p.extents) <= 4 and p.entries > 0 for p in found)
-    assert sum(p.entries for p in found) == (whole >= 0).sum(), "nothing is sent twice"
+    wholes = np.full((cores, prod(extents)), -1)
+    for r in found:
+        assert set(r.senders) <= set(r.live), "nobody waits for one that sends nothing"
+        for core, sender in enumerate(r.senders):
+            size = tuple(r.live[sender] if d == r.dim else n for d, n in enumerate(r.extents))
+            sent = shares[sender, places(r.sources[sender], r.source_strides, size)]
+            wholes[core, places(r.places[core], r.place_strides, size)] = sent
+    for core in range(len(read.start)):
+        entries = read.entries(core).reshape(-1)
+        assert (wholes[core, entries] == entries).all()
+    assert set(wholes.reshape(-1)) <= {-1, *range(prod(extents))}
+    one_after_the_other = [_alone(p, cores, stops) for p in pieces([written], share.walks, [read], cores, cut=False)]
+    assert sum(r.crossing for r in found) <= sum(one_after_the_other), "at once is not slower"
+    assert all(len(r.extents) <= 4 for r in found)
+
+
+def _alone(piece: Piece, cores: int, stops: int) -> int:
+    """Entries over the busiest link where one core sends to all."""
+    return piece.entries * ring_route([piece.core] * cores, stops)[0]
+
+
+@pytest.mark.parametrize(
+    "numbers", [[3] * 8, [0, 2, 4, 6], [5, 5, 5, 7, 7, 7, 9], [0, 0, 4, 0, 0, 4, 0], [1, 5, 2, 2, 9], [0, 0, 0, 6], [7, 0, 7]]
+)
+def test_numbers_of_cores_are_written_as_they_are(numbers: list[int]) -> None:
+    text = f"func.func @f() attributes {{grid = [{len(numbers)}]}} {{\n  %t = ktdp.get_compute_tile_id : index\n  return\n}}"
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        (function,) = module.body.operations
+        first, end = function.regions[0].blocks[0].operations
+        with ir.InsertionPoint(end):
+            value = Cores(len(numbers), first.results[0], 0, len(numbers)).value(numbers)
+        assert CoreNumbers(function.operation)(value).numbers.tolist() == numbers
 
 
 def places(first: int, strides: tuple[int, ...], extents: tuple[int, ...] | np.ndarray) -> np.ndarray:
