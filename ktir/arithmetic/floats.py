@@ -311,8 +311,8 @@ def decode(kind: str, bits: NDArray[Any]) -> F32:
         return f16_to_f32(bits.view(np.uint16))
     if kind == "bf16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if kind == "f8E5M2":  # the upper half of an f16
-        return f16_to_f32((bits.astype(np.uint16) << np.uint16(8)).astype(np.uint16))
+    if kind == "f8E5M2":
+        return _E5M2[bits]
     with quiet():
         if kind == "f8E4M3FN":
             return _E4M3[bits]
@@ -333,7 +333,15 @@ def _e4m3_values() -> F32:
     return np.where(code >= 128, -value, value).astype(np.float32)
 
 
-_E4M3 = _e4m3_values()
+def _e5m2_values() -> F32:
+    """Each is the upper half of an f16; NaN keeps its fraction, by which its code is found again."""
+    code = np.arange(256, dtype=np.uint32)
+    values = f16_to_f32((code << np.uint32(8)).astype(np.uint16)).view(np.uint32)
+    kept = (code & np.uint32(0x80)) << np.uint32(24) | np.uint32(0x7F800000) | (code & np.uint32(3)) << np.uint32(21)
+    return np.where((code & np.uint32(0x7C)) == 0x7C, kept, values).astype(np.uint32).view(np.float32)
+
+
+_E4M3, _E5M2 = _e4m3_values(), _e5m2_values()
 
 
 def encode(kind: str, x: F32) -> NDArray[Any]:

@@ -29,6 +29,7 @@ from ktir.passes.flat.epilogues.shared import compute_once
 from ktir.passes.flat.epilogues.splits import epilogues_before_splits
 from ktir.passes.flat.integers.byte_products import products_of_bytes
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
+from ktir.passes.flat.integers.bits import bits_by_fields
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
 from ktir.passes.flat.integers.small_floats import small_floats_as_f16
@@ -92,6 +93,7 @@ class BreakViewsPass(Pass):
                 long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
                 weights_in_bytes(function)
+                bits_by_fields(function)
                 small_floats_as_f16(function)
                 integers_as_i32(function)
                 epilogues_before_splits(function)

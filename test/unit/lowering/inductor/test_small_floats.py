@@ -91,6 +91,20 @@ def test_moves(f: Callable[[torch.Tensor], torch.Tensor]) -> None:
     same(run(f, codes(E4M3)), f(codes(E4M3)))
 
 
+BITS = {torch.int8: SMALL, torch.uint8: SMALL, torch.int16: [torch.float16, torch.bfloat16]}
+
+
+@pytest.mark.parametrize(("whole", "real"), [(i, f) for i, floats in BITS.items() for f in floats])
+def test_bits_are_read_as_another_type(whole: torch.dtype, real: torch.dtype) -> None:
+    """Codes that are given, of any float; and those of numbers that are rounded to one."""
+    x = codes(real)
+    same(run(lambda x: x.view(real).float() * 1, x.view(whole)), x.float())
+    numbers = torch.cat([x.float().nan_to_num(3.0), torch.linspace(-500, 500, 256).reshape(-1, x.shape[1])])
+    assert torch.equal(run(lambda x: x.to(real).view(whole) + 0, numbers), numbers.to(real).view(whole))
+    if real != E5M2:
+        assert torch.equal(run(lambda x: x.view(whole) + 0, x), x.view(whole))
+
+
 def test_magnitudes() -> None:
     """As PyTorch has them: -0 stays that."""
     for dtype in (E4M3, E5M2):
