@@ -27,9 +27,9 @@ from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.epilogues.shared import compute_once
 from ktir.passes.flat.epilogues.splits import epilogues_before_splits
+from ktir.passes.flat.integers.bits import bits_by_fields
 from ktir.passes.flat.integers.byte_products import products_of_bytes
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
-from ktir.passes.flat.integers.bits import bits_by_fields
 from ktir.passes.flat.integers.integer_proof import prove_integers
 from ktir.passes.flat.integers.integers import integers_as_i32
 from ktir.passes.flat.integers.small_floats import small_floats_as_f16

@@ -1,4 +1,4 @@
-"""The bits of floats of 8 and 16 bits as integers, and integers as the bits of such floats: in the arithmetic of 32 bits that the device has.
+"""The bits of floats of 8 and 16 bits as integers, and integers as the bits of such floats, in the arithmetic of 32 bits of the device.
 
 The fields of a narrow float, moved to the places of those of an f32, are the number but for a power of two: subnormals, too. Infinity and
 NaN have an exponent of ones in both; NaN keeps its fraction.
