@@ -126,28 +126,21 @@ def to_with_layout(tensor: torch.Tensor, layout: SpyreTensorLayout) -> torch.Ten
 
 
 def require_layout(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> torch.Tensor:
-    """In compiled code alone: the function returns `x` in this layout. Raises ValueError for one that `x` cannot have."""
+    """In compiled code alone: the function returns `x` in this layout. Its compilation is refused for one that `x` cannot have."""
     if not torch.compiler.is_compiling():
         raise RuntimeError("require_layout is for compiled code; use x.to(device_layout=layout)")
     return torch.ops.spyre.require_layout(x, device_size, stride_map)
 
 
-def _checked(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> torch.Tensor:
-    """What tracing sees: a tensor of the same kind."""
-    _layout(x, device_size, stride_map).transfers(x.size())
+def _marked(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> torch.Tensor:
+    """What tracing sees: a tensor of the same kind. It refuses nothing, since what refuses here is wrapped, and logged with a traceback."""
     return torch.empty_like(x)
 
 
-def _layout(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> SpyreTensorLayout:
+def _lay(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> None:
     from ktir.spyre_tensor_layout import SpyreTensorLayout, get_device_dtype
 
-    if not x.dtype.is_floating_point or x.dtype not in _TYPES:
-        raise ValueError(f"require_layout is for float16, bfloat16 and float32, but got {x.dtype}")
-    return SpyreTensorLayout(device_size, stride_map, get_device_dtype(x.dtype))
-
-
-def _lay(x: torch.Tensor, device_size: Sequence[int], stride_map: Sequence[int]) -> None:
-    set_spyre_tensor_layout(x, _layout(x, device_size, stride_map))
+    set_spyre_tensor_layout(x, SpyreTensorLayout(device_size, stride_map, get_device_dtype(x.dtype)))
 
 
 def operators() -> torch.library.Library:
@@ -155,7 +148,7 @@ def operators() -> torch.library.Library:
     library = torch.library.Library("spyre", "FRAGMENT")
     library.define("require_layout(Tensor x, int[] device_size, int[] stride_map) -> Tensor")
     library.define("lay_(Tensor(a!) x, int[] device_size, int[] stride_map) -> ()")
-    library.impl("require_layout", _checked, "Meta")
+    library.impl("require_layout", _marked, "Meta")
     library.impl("lay_", _lay, "PrivateUse1")
     return library
 

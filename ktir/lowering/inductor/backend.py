@@ -49,9 +49,13 @@ def ktir(gm: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, 
     """Compile a Dynamo graph for the emulated Spyre. `options` are fields of `ktir.config.Config`."""
     if mode not in (None, "default"):
         names = ", ".join(field.name for field in dataclasses.fields(config.Config))
-        raise KtirError(f"mode {mode!r} is one of TorchInductor's own code; leave it out, or give options={{...}} instead: {names}")
-    wanted = required.take_marks(gm)
-    compiled = _compiled(options, gm, inputs)
+        wrong = KtirError(f"mode {mode!r} is one of TorchInductor's own code; leave it out, or give options={{...}} instead: {names}")
+        raise tracing.failed(wrong) from wrong
+    try:
+        wanted = required.take_marks(gm)
+        compiled = _compiled(options, gm, inputs)
+    except KtirError as error:
+        raise tracing.failed(error) from error
     tracing.forget_stream()
     return required.placed(compiled, wanted) if wanted else compiled
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.utils import _pytree as pytree
 
 from ktir import DataFormats, SpyreTensorLayout
@@ -202,22 +203,40 @@ def refused(x: torch.Tensor, case: str) -> torch.Tensor:
         return spyre.require_layout(y, size, strides) * 2
     if case == "two":
         return spyre.require_layout(spyre.require_layout(y, size, strides), [4, 64], [64, 1])
+    if case == "integers":
+        return spyre.require_layout(y.int(), size, strides)
+    if case == "several lengths":
+        return spyre.require_layout(y, size, [64, 1])
     return spyre.require_layout(y, [2, 64], [64, 1])
 
 
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ("an input", "it is no such result"),
+        ("an input", "it is no such result; nearest supported form: layouts of results that the compiled function"),
         ("not returned", "it is no such result"),
         ("two", "it is wanted in two layouts"),
-        ("another", "does not hold a host tensor of shape"),
+        ("integers", "dtype int32 is not supported: it is for float16, bfloat16 and float32"),
+        ("several lengths", "nearest supported form: device_size [1, 4, 64] and stride_map [64, 64, 1]"),
+        ("another", "elements have not one place; nearest supported form: device_size [1, 4, 64] and stride_map [64, 64, 1]"),
     ],
 )
-def test_layouts_that_cannot_be_required(case: str, message: str) -> None:
+@pytest.mark.parametrize("backend", ["inductor", "spyre"])
+def test_layouts_that_cannot_be_required(
+    case: str, message: str, backend: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One error with the user's line and a way out, behind the user's frames and the one in which Dynamo hands it on; nothing logged."""
+    torch._dynamo.reset()
     x = torch.ones(4, 64, dtype=torch.float16, device="spyre")
-    with torch.no_grad(), pytest.raises(Exception, match=message):
-        torch.compile(refused, fullgraph=True)(x, case)
+    with torch.no_grad(), pytest.raises(BackendCompilerFailed) as raised:
+        torch.compile(refused, fullgraph=True, backend=backend)(x, case)
+    first = refused.__code__.co_firstlineno
+    text = str(raised.value)
+    assert message in text
+    assert any(f"{__file__}:{line}:1: error: 'spyre.require_layout' op of" in text for line in range(first, first + 16)), text
+    assert [entry.path.name for entry in raised.traceback][1:] == ["eval_frame.py"]  # type: ignore[union-attr]
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,12 +17,14 @@ from ktir.lowering.region_to_ktir.region import Origin
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 TORCH = os.path.dirname(torch.__file__) + os.sep
+_NOT_USERS = (TORCH, str(Path(__file__).parents[3] / "device") + os.sep)
+"""Where functions lie that users call."""
 
 
 def origin(node: fx.Node) -> Origin:
-    """Name, operator, module path and innermost source line outside of torch of an FX node."""
+    """Name, operator, module path and innermost source line of the user's of an FX node."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not f[0].startswith(TORCH)] or frames
+    own = [f for f in frames if not f[0].startswith(_NOT_USERS)] or frames
     file, line = own[-1] if own else (None, 0)
     return Origin(node.name, str(node.target), file, int(line), _module(node))
 

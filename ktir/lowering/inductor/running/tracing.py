@@ -26,7 +26,7 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from ktir import config
-from ktir.diagnostics import Diagnostic, Unsupported
+from ktir.diagnostics import Diagnostic, KtirError, Unsupported
 from ktir.lowering.inductor.running import progress
 from ktir.lowering.inductor.running.origins import TORCH, any_on_device
 from ktir.runtime import metrics, notices
@@ -132,7 +132,7 @@ def _report_break(translator: Any, code: Any, reason: str, exc: Any) -> None:
     error = Unsupported(f"Dynamo leaves this in eager PyTorch: {what}", f"{file}:{line}:1")
     if call.strict:
         error.diagnostics.append(Diagnostic("note", 'without fallback="error" PyTorch runs it'))
-        raise BackendCompilerFailed(_named(call.name), error, None) from error
+        raise failed(error) from error
     call.breaks.append(what)
     notices.warn_once(f"{file}:{line}", what, error, _OUT, *([notices.NOT_HERE] if call.named else []))
 
@@ -144,11 +144,19 @@ def _is_on_device(translator: Any) -> bool:
     return any_on_device([*scope, *of_modules, *(node.meta.get("example_value") for node in translator.output.graph.nodes)])
 
 
-def _named(name: str) -> Callable[..., Any]:
+def failed(error: KtirError) -> BackendCompilerFailed:
+    """An error while a graph is compiled, as Dynamo tells it: it hands this on as it is. The user's line and the text say all that is to be
+    known, so frames of torch and of ours are shown with `TORCHDYNAMO_VERBOSE=1` alone.
+    """
+
     def backend() -> None: ...
 
-    backend.__name__ = name
-    return backend
+    call = _call.get()
+    backend.__name__ = call.name if call else "ktir"
+    found = BackendCompilerFailed(backend, error, None)
+    if not torch._dynamo.config.verbose:
+        found.remove_dynamo_frames = lambda: found.with_traceback(None)  # type: ignore[method-assign]
+    return found
 
 
 _installed: list[bool] = []
