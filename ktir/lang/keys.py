@@ -214,7 +214,7 @@ def _part(extent: int, entry: Any, dim: int, masked: bool) -> Part | Gathered:
             raise Mistake(f"dim {dim} expects an integer, a slice, a block or a tile of integers, but got {kind_of(entry)}")
     if getattr(entry, "ndim", 0):
         return Gathered(entry)
-    if isinstance(entry, int | np.integer) and not isinstance(entry, Number):
+    if isinstance(entry, int | np.integer) and not isinstance(entry, Number) and not masked:
         _inside(extent, int(entry), dim)
         return Part(int(entry) % extent, 1, dropped=True)
     return Part(entry, 1, extent if masked else None, dropped=True)
@@ -234,7 +234,7 @@ def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
         if isinstance(end, bool) or not (isinstance(end, int | np.integer) or hasattr(end, "_as_index") or hasattr(end, "known")):
             raise Mistake(f"dim {dim} expects a slice between integers, but got {kind_of(end)}")
     if all(isinstance(end, int | np.integer) and not isinstance(end, Number) for end in (start, stop)):
-        start, stop = (int(x) + extent if x < 0 else int(x) for x in (start, stop))
+        start, stop = (int(x) + extent if x < 0 and not masked else int(x) for x in (start, stop))
         if not masked and (not 0 <= start <= extent or stop > extent):
             raise Mistake(f"{start}:{stop} reaches beyond dim {dim} of {extent}; use a block, or '.masked[..]'")
         size: int | None = stop - start
@@ -246,7 +246,8 @@ def _span(extent: int, entry: slice, dim: int, masked: bool) -> Part:
     if extent == 0:
         raise Mistake(f"dim {dim} has no elements to take; 'lang.blocks' gives no block of such a dim")
     if size <= 0:
-        raise Mistake(f"dim {dim} expects a slice of at least one element, but got {size}")
+        before = "; a number below 0 lies before the dim in '.masked[..]'" if masked and isinstance(stop, int) and stop < 0 else ""
+        raise Mistake(f"dim {dim} expects a slice of at least one element, but got {size}{before}")
     return Part(start, size, extent if masked else None)
 
 

@@ -20,7 +20,7 @@ from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
 from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true
 from ktir.passes.pinning.values.tensors import Shared, place_here, whole_dims
-from ktir.passes.pinning.values.views import is_distributed, split_dims
+from ktir.passes.pinning.values.views import begins_before, is_distributed, split_dims
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
@@ -273,7 +273,10 @@ def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips:
         return any(
             is_a(inner, scf.IfOp) and _reads(inner.operands[0], body.arguments[0]) and not _steady(points(inner.operands[0]))
             for inner in inside(body)
-        ) or (2 < trips <= MOST_COPIES and any(_jumps(inner, writer, live) for inner in inside(body)))
+        ) or (
+            trips <= MOST_COPIES
+            and any(begins_before(inner, points) or (trips > 2 and _jumps(inner, writer, live)) for inner in inside(body))
+        )
 
 
 def _walks_parts(tile: ir.Operation, counter: ir.Value, points: Points) -> bool:

@@ -18,10 +18,22 @@ from ktir.passes.pinning.values.elements import (
     Value,
     content,
     is_uniform,
+    of_type,
 )
 from ktir.passes.pinning.values.narrowed import applied, held_as, interval, is_wide, literal, wrapped
 from ktir.passes.pinning.values.parts import inserted, part_of, position, together
-from ktir.passes.pinning.values.tensors import Made, common_dims, pointwise, reduction, reshaped, whole_dims
+from ktir.passes.pinning.values.tensors import (
+    Made,
+    Shared,
+    choose_stick,
+    common_dims,
+    place_here,
+    pointwise,
+    reduction,
+    reshaped,
+    whole_dims,
+)
+from ktir.target import LANES
 
 Values = Mapping[ir.Value, Value]
 
@@ -188,10 +200,14 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     result = op.results[0]
     own = ir.RankedTensorType(result.type).element_type
     type_ = i32_type() if _fits(source, source.shape[dim], combine) else held_as(own)
-    made = reduction(source, dim, combine, type_, op)
-    over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
-    walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
-    total: Element = Leaf(type_, Made(made, over, None), walk)
+    total: Element
+    if choose_stick(source, dim) == dim:
+        made = reduction(source, dim, combine, type_, op)
+        over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
+        walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
+        total = Leaf(type_, Made(made, over, None), walk)
+    else:
+        total = _over_rows(op, source, dim, kept, combine, type_)
     given = op.operands[len(op.operands) - 1]
     if given in values and not _is_identity(values[given].element, combine):  # without content, `outs` is the identity
         init = whole_dims(given, values[given], op).element
@@ -203,6 +219,29 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
             )
         total = applied(own, combine, (init, total)) if is_wide(own) else Apply(type_, combine, (init, total))
     return Value(_shape(result), wrapped(total, width_of(own) or 32) if held_as(own) != own else total)
+
+
+def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
+    """What `combine` makes of a value along a dim that cannot lie in the sticks, in the order in which it would combine the lanes of one."""
+    count, shape = source.shape[dim], _shape(op.results[0])
+    if count > _MOST_FOLDED:
+        raise refused(
+            op,
+            f"reduces {count} elements along a dim that lies in the rows of what it reads, more than {_MOST_FOLDED}, which is not pinned yet",
+        )
+    places = {d: kept.get(d) for d in range(len(source.shape))}
+    lanes = [position(source.element, dim, k, op).moved(places) for k in range(count)]
+
+    def both(a: Element, b: Element) -> Element:
+        pair = Value(shape, Apply(type_, combine, (a, b)))
+        return Leaf(type_, Shared(pair, place_here(), op), tuple(range(len(shape))))
+
+    width = LANES
+    while width > 1:
+        width //= 2
+        lanes = [both(a, lanes[k + width]) if k + width < len(lanes) else a for k, a in enumerate(lanes[:width])]
+    identity = IDENTITY[COMBINERS[combine.name]]
+    return both(of_type(type_, identity), lanes[0])  # lanes begin so: a sum is never -0
 
 
 def _fits(source: Value, count: int, combine: ir.Operation) -> bool:

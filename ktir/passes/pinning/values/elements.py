@@ -127,7 +127,12 @@ def true(element: Element) -> Element:
 
 def integer(n: int) -> Number:
     """A number of 32 bits."""
-    return Number(i32_type(), ir.IntegerAttr.get(i32_type(), n))
+    return of_type(i32_type(), n)
+
+
+def of_type(type_: ir.Type, value: float) -> Number:
+    """A number of an element type."""
+    return Number(type_, ir.IntegerAttr.get(type_, int(value)) if isinstance(type_, ir.IntegerType) else ir.FloatAttr.get(type_, value))
 
 
 def combined(op: type[ir.OpView], a: Element, b: Element) -> Element:

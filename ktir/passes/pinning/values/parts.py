@@ -14,7 +14,7 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects.structured import filled
 from ktir.mlir import ir, tensor
-from ktir.passes.pinning.values.elements import Apply, Below, Element, Leaf, Number, Value, number, true
+from ktir.passes.pinning.values.elements import Apply, Below, Element, Leaf, Number, Value, number, true, of_type
 from ktir.passes.pinning.values.places import MOST_PIECES, even
 from ktir.passes.pinning.values.tensors import Joined, Loaded, Made, Shared, own, physical_shape, place_here, pointwise, rows_of
 from ktir.target import LANES
@@ -169,7 +169,8 @@ def part(element: Element, dim: int, first: int, extent: int, op: ir.Operation) 
     if isinstance(source, Loaded):
         return Leaf(element.type, _loaded(source, own_dim, first, extent), element.walk)
     if isinstance(source, Joined):
-        return Leaf(element.type, _joined(source, own_dim, first, extent), element.walk)
+        joined = _joined(source, own_dim, first, extent)
+        return Leaf(element.type, joined, element.walk) if joined.parts else of_type(element.type, 0)
     shape = tuple(extent if d == own_dim else n for d, n in enumerate(source.shape))
     if isinstance(source, _Together):
         parts = list(_parts(source, own_dim, first, extent, op))
@@ -191,7 +192,7 @@ def _loaded(source: Loaded, dim: int, first: int, extent: int) -> Loaded:
         return Loaded(source.place.narrowed(dim, first, extent), source.anchor, source.bounds)
 
 
-def _joined(source: Joined, dim: int, first: int, extent: int) -> Joined | Loaded:
+def _joined(source: Joined, dim: int, first: int, extent: int) -> Joined:
     shape = tuple(extent if d == dim else n for d, n in enumerate(source.shape))
     if dim != source.dim:
         return Joined(shape, source.dim, [(at, _loaded(p, dim, first, extent)) for at, p in source.parts], source.anchor)

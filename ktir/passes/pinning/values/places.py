@@ -17,11 +17,10 @@ from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
 from ktir.mlir import arith, i32_type, ir
+from ktir.passes.pinning.values.views import MOST_PIECES as MOST_PIECES
 from ktir.passes.pinning.values.views import View, Window
 from ktir.target import LANES
 
-MOST_PIECES = 64
-"""Loads or stores that one of an author's becomes."""
 Size = int | ir.Value
 
 
@@ -108,10 +107,11 @@ class Place:
             room = None
             if view.masked:
                 at = points.affine(expression, operands) + low + start
-                if (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():
-                    what = "begins before its masked view, elsewhere on each tile or in each trip, which is not pinned yet"
-                    raise refused(tile, f"{what}; the nearest supported form begins at the same place everywhere")
                 room = points.number(size) - at
+                if (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():  # one position, which lies behind the view instead
+                    end = index_constant(size) if isinstance(size, int) else index(size)
+                    first = arith.MinUIOp(first if isinstance(first, ir.Value) else index_constant(first), end).result
+                    room = np.where(at < 0, 0, room)
             if room is not None and (np.broadcast_to(room, points.live.shape)[points.live] >= extent).all():
                 room = None
             dims.append(Dim(extent, stride, first, None if room is None else size if isinstance(size, int) else index(size), room))

@@ -137,7 +137,7 @@ class Joined:
             return tuple(((1 if k < outer else n) if d is None else piece.place.shape[d], d) for k, (n, d) in enumerate(rows))
 
         moved = [prod(n for n, _ in walked(piece)) for _, piece in pieces]
-        odd = any(n % 2 for n in moved)
+        odd = shape[1] != 1 and any(n % 2 for n in moved)
         buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
         gaps = sum(n for _, part in self.parts for n in [part.place.shape[self.dim]]) != self.shape[self.dim]
         short = prod(n for n, _ in rows) % 2 and moved[-1] % 2 == 0  # nobody moves the row that makes it even

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 import numpy as np
 
 from ktir.analysis.points import Numbers, Points
 from ktir.analysis.scalars.sets import Span, tile_boxes
-from ktir.diagnostics import KtirError, location_text, refused
+from ktir.diagnostics import KtirError, Unsupported, location_text, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.mlir import arith, ir, is_a
 
+MOST_PIECES = 64
+"""Loads or stores that one of an author's becomes."""
 Window = tuple[Span, ...]
 """Per dim of the base of an access tile: the first position in the tile, and how many."""
 
@@ -52,11 +55,7 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
         view = alone(tile.operands[0], tile, points)
         if view.local and box.parts != [box.whole]:
             raise refused(tile, "has a set that is not a box, in the scratchpad, which is not pinned yet")
-        parts = [_from_start(tile, part, box.corner, points) for part in box.parts] if view.masked else box.parts
-        found = [(view, part) for part in parts if part is not None]
-        if not found:
-            raise refused(tile, "ends before its masked view begins, which is not pinned yet")
-        return found
+        return [(view, part) for part in (_from_start(tile, box.parts, box.corner, points) if view.masked else box.parts)]
     if box.parts != [box.whole]:
         raise refused(tile, "has a set that is not a box, on a distributed view, which is not pinned yet")
     op = tile.operands[0].owner.operation
@@ -77,14 +76,46 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
     return found
 
 
-def _from_start(tile: ir.Operation, part: Window, corner: Sequence[int], points: Points) -> Window | None:
-    """What a part of a tile has of positions from 0 on, where it begins before them everywhere alike; None for nothing."""
-    found = []
-    for expression, low, (first, extent) in zip(tile.opview.base_map.results, corner, part, strict=True):
-        begins = points.same(points.affine(expression, tile.opview.index_operands) + low + first)
-        before = 0 if begins is None else max(0, -begins)
-        found.append((first + before, extent - before))
-    return tuple(found) if all(n > 0 for _, n in found) else None
+def _from_start(tile: ir.Operation, parts: Sequence[Window], corner: Sequence[int], points: Points) -> list[Window]:
+    """Parts of a tile that are from position 0 on everywhere, and single positions that are so on some tiles, or in some trips, or nowhere."""
+    found: list[Window] = []
+    for part in parts:
+        found += product(*(_spans(at, span, points) for at, span in zip(_firsts(tile, part, corner, points), part, strict=True)))
+    if len(found) > MOST_PIECES:
+        raise refused(tile, f"begins before its masked view in more than {MOST_PIECES} ways, which is not pinned yet")
+    return found
+
+
+def _spans(at: Numbers, span: Span, points: Points) -> list[Span]:
+    first, extent = span
+    before = np.broadcast_to(-at, points.live.shape)[points.live]
+    least, most = (int(np.clip(n, 0, extent)) for n in (before.min(initial=extent), before.max(initial=0)))
+    rest = [(first + most, extent - most)] if most < extent else []
+    return [(first + k, 1) for k in range(least, most)] + rest or [(first, 1)]  # one of which nothing is there
+
+
+def _firsts(tile: ir.Operation, part: Window, corner: Sequence[int], points: Points) -> list[Numbers]:
+    """Where a part of a tile begins in its view, per dim."""
+    view = tile.opview
+    return [
+        points.affine(expression, view.index_operands) + low + first
+        for expression, low, (first, _) in zip(view.base_map.results, corner, part, strict=True)
+    ]
+
+
+def begins_before(tile: ir.Operation, points: Points) -> bool:
+    """Whether a tile of a masked view begins before it at some points and elsewhere at others."""
+    if not is_a(tile, ktdp.ConstructAccessTileOp) or is_distributed(tile) or isinstance(tile.operands[0].owner, ir.Block):
+        return False
+    owner = tile.operands[0].owner.operation
+    if not is_a(owner, ktdp.ConstructMemoryViewOp) or "masked" not in owner.attributes:
+        return False
+    box = tile_boxes(tile)
+    try:
+        firsts = [at for part in box.parts for at in _firsts(tile, part, box.corner, points)]
+    except Unsupported:  # it counts an inner loop's, or is data
+        return False
+    return any(points.same(at) is None and (np.broadcast_to(at, points.live.shape)[points.live] < 0).any() for at in firsts)
 
 
 def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:
