@@ -43,6 +43,15 @@ IDENTITY: dict[str, float] = {
     "minsi": 2**31 - 1,
 }
 """What leaves the accumulator as it is; integers are i32."""
+
+
+def identity(kind: str, type_: ir.Type) -> float:
+    """What leaves an accumulator of a type as it is; one of i64 has to fit into 32 bits."""
+    if kind not in ("maxsi", "minsi"):
+        return IDENTITY[kind]
+    return int(IDENTITY[kind]) >> max(0, 32 - ir.IntegerType(type_).width)
+
+
 SUM_OF_PRODUCTS = ["arith.extf", "arith.extf", "arith.mulf", "arith.addf"]
 """The body of a contraction."""
 SUM_OF_TWO = "vector.reduction"
@@ -233,7 +242,7 @@ class Generic:
         init = self.op.operands[len(self.inputs)].owner
         if kind is None or (not isinstance(init, ir.Block) and is_a(init, tensor.EmptyOp)):
             return False
-        return isinstance(init, ir.Block) or _number_in_all(init) != IDENTITY[kind]
+        return isinstance(init, ir.Block) or _number_in_all(init) != identity(kind, self.yielded.type)
 
     @property
     def mapped(self) -> ir.Value:

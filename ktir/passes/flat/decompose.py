@@ -13,7 +13,7 @@ from ktir.analysis.flat import refuse
 from ktir.analysis.seen_keys import bounds_of
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import (
-    IDENTITY,
+    COMBINERS,
     Generic,
     affine_map,
     clone_ops,
@@ -22,10 +22,11 @@ from ktir.dialects.structured import (
     elementwise,
     fill,
     generic,
+    identity,
     loop_extents,
     maps_of,
 )
-from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, named, names, tensor
+from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.windows import shape
 
@@ -206,7 +207,7 @@ def _selected(value: ir.Value, rank: ir.Value, dim: int, count: int) -> ir.Value
     if element.width == 1:
         found = chosen(lambda x: arith.UIToFPOp(_f32(), x).result)
         return _pointwise([found], element, lambda a: arith.CmpFOp(arith.CmpFPredicate.OGT, a[0], _float(0.0)).result)
-    if _is_coordinate(value):
+    if _is_narrow(element) or _is_coordinate(value):
         return _pointwise([chosen(lambda x: arith.SIToFPOp(_f32(), x).result)], element, lambda a: arith.FPToSIOp(element, a[0]).result)
     parts = [chosen(_high), chosen(_low)]
     return _pointwise(parts, element, lambda a: _joined(a[0], a[1], element))
@@ -218,6 +219,11 @@ def _is_coordinate(value: ir.Value) -> bool:
     if not is_a(op, linalg.GenericOp) or len(op.operands) != 1 or max(shape(value), default=1) >= _EXACT:
         return False
     return all(is_a(o, linalg.IndexOp, arith.IndexCastOp, arith.TruncIOp, arith.ExtSIOp) for o in Generic(op).body_ops)
+
+
+def _is_narrow(type_: ir.Type) -> bool:
+    """Whether an integer has no high half."""
+    return ir.IntegerType(type_).width <= _HALF
 
 
 def _high(value: ir.Value) -> ir.Value:
@@ -241,19 +247,23 @@ def _scan(op: ir.Operation) -> None:
     block = op.regions[0].blocks[0]
     *body, end = [o.operation for o in block.operations]
     element = element_of(op.operands[0])
-    identity = _IDENTITIES.get(body[0].name) if len(body) == 1 and len(op.operands) == 1 else None
-    if identity is None or set(body[0].operands) != set(block.arguments) or end.operands[0] != body[0].results[0]:
+    if (
+        len(body) != 1
+        or len(op.operands) != 1
+        or body[0].name not in _COMBINED
+        or set(body[0].operands) != set(block.arguments)
+        or end.operands[0] != body[0].results[0]
+    ):
         raise refuse(op, "combines by something else than a sum, maximum or minimum, which is not supported")
-    wide = element if isinstance(element, ir.IntegerType) else _f32()
-    value = identity(element)
+    wide, none = element if isinstance(element, ir.IntegerType) else _f32(), identity(COMBINERS[body[0].name], element)
 
     def combine(scalars: list[ir.Value]) -> ir.Value:
         inside = arith.CmpIOp(arith.CmpIPredicate.sle, _coordinate(len(sizes)), _coordinate(dim)).result
-        mapped = arith.SelectOp(inside, _wide(scalars[0]), constant(wide, value)).result
+        mapped = arith.SelectOp(inside, _wide(scalars[0]), constant(wide, none)).result
         return ir.Operation.create(body[0].name, results=[wide], operands=[scalars[1], mapped]).results[0]
 
     with ir.InsertionPoint(op), op.location:
-        init = fill(constant(wide, value), tensor.empty(sizes, wide))
+        init = fill(constant(wide, none), tensor.empty(sizes, wide))
         found = generic([op.operands[0]], init, [other, one], kinds, combine, loc=op.location)
         if wide != element:
             found = _pointwise([found], element, lambda a: arith.TruncFOp(element, a[0]).result)
@@ -261,17 +271,8 @@ def _scan(op: ir.Operation) -> None:
     op.erase()
 
 
-_IDENTITIES: dict[str, Callable[[ir.Type], float]] = named(
-    {
-        arith.AddFOp: lambda _: 0.0,
-        arith.MaximumFOp: lambda _: -inf,
-        arith.MinimumFOp: lambda _: inf,
-        arith.AddIOp: lambda _: 0,
-        arith.MaxSIOp: lambda t: -(2 ** (min(ir.IntegerType(t).width, 32) - 1)),
-        arith.MinSIOp: lambda t: 2 ** (min(ir.IntegerType(t).width, 32) - 1) - 1,
-    }
-)
-"""Of an i64, which has to fit into 32 bits where extremes are taken, those of an i32."""
+_COMBINED = names(arith.AddFOp, arith.MaximumFOp, arith.MinimumFOp, arith.AddIOp, arith.MaxSIOp, arith.MinSIOp)
+"""What scans, and accumulators that begin with its identity, combine by."""
 
 
 # Generics
@@ -379,7 +380,7 @@ def _integer_reduction(g: Generic) -> None:
             return combiner(scalars[-1], mapped).result
 
         maps = [*g.maps[:-1], *([g.maps[-1]] * (len(more) + 1))]
-        return generic([*g.inputs, *more], _filled(sizes, IDENTITY[kind]), maps, g.iterators, body, loc=op.location)
+        return generic([*g.inputs, *more], _filled(sizes, identity(kind, _f32())), maps, g.iterators, body, loc=op.location)
 
     def combined(parts: Sequence[ir.Value], join: Callable[[list[ir.Value]], ir.Value]) -> ir.Value:
         """The reduction with what stood in the accumulator before."""
@@ -422,22 +423,21 @@ def _integer_reduction(g: Generic) -> None:
 
 
 def _is_exact(g: Generic) -> bool:
-    """Whether all that an integer reduction combines, as positions are, is exact in f32."""
+    """Whether all that an integer reduction combines, as positions are, and numbers of few bits, is exact in f32."""
     function = g.op.parent.opview
     assert isinstance(function, func.FuncOp)
     low, high = bounds_of(function, g, g.mapped)
-    return bool(low.min() >= -_EXACT and high.max() <= _EXACT)
+    return _is_narrow(g.mapped.type) or bool(low.min() >= -_EXACT and high.max() <= _EXACT)
 
 
 def _is_neutral(init: ir.Value, combiner: str, exact: bool) -> bool:
     """Whether a tensor is filled with what a combiner leaves its other operand as it is with, which is `exact` in f32."""
-    if (constant := _filled_with(init)) is None or combiner not in _IDENTITIES:
+    if (constant := _filled_with(init)) is None or combiner not in _COMBINED:
         return False
     value = ir.IntegerAttr(constant.attributes["value"]).value
-    limit = _EXACT if exact else 2 ** (ir.IntegerType(element_of(init)).width - 1)
-    if combiner == arith.MaxSIOp.OPERATION_NAME:
-        return value <= -limit
-    return value >= limit - (not exact) if combiner == arith.MinSIOp.OPERATION_NAME else value == 0
+    own = identity(COMBINERS[combiner], element_of(init))
+    most = min(abs(own), _EXACT) if exact else abs(own)
+    return value == 0 if own == 0 else value <= -most if own < 0 else value >= most
 
 
 def _bytes_summed(
@@ -489,7 +489,7 @@ def _loops_apart(op: ir.Operation) -> None:
         return ir.Operation.create(g.yielded.owner.operation.name, results=[element], operands=[scalars[1], scalars[0]]).results[0]
 
     with ir.InsertionPoint(op), op.location:
-        start = constant(element, IDENTITY[g.combiner])
+        start = constant(element, identity(g.combiner, element))
         init = fill(start, tensor.empty([extents[i] for i in outer], element))
         part = generic(g.inputs, init, [*g.maps[:-1], affine_map(len(extents), outer)], kinds, g.copy_body, loc=op.location)
         remaining = [outer.index(ir.AffineDimExpr(e).position) for e in g.maps[-1].results]

@@ -13,7 +13,7 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.calls import planned
 from ktir.diagnostics import refused
 from ktir.dialects.module_level import Level
-from ktir.dialects.structured import IDENTITY, SUMS, Generic, affine_map, clone_ops, elementwise, fill, filled, generic, maps_of
+from ktir.dialects.structured import SUMS, Generic, affine_map, clone_ops, elementwise, fill, filled, generic, identity, maps_of
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named, operations, tensor
 from ktir.passes.general.intrinsics import expand_intrinsics
@@ -90,7 +90,7 @@ def _begin_from_identity(g: Generic) -> None:
     readers = [(use.owner.operation, use.operand_number) for use in result.uses]
     with g.op.location:
         with ir.InsertionPoint(g.op):
-            g.op.operands[len(g.inputs)] = filled(type_.shape, type_.element_type, IDENTITY[kind])
+            g.op.operands[len(g.inputs)] = filled(type_.shape, type_.element_type, identity(kind, type_.element_type))
         with ir.InsertionPoint.after(g.op):
             both = elementwise([first, result], tensor.EmptyOp(list(type_.shape), type_.element_type).result, body)
     for reader, operand in readers:

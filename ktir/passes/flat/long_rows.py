@@ -25,6 +25,7 @@ from ktir.dialects.structured import (
     elementwise,
     fill,
     generic,
+    identity,
     index_constant,
     loop_extents,
 )
@@ -254,6 +255,6 @@ def _mapped(
         return mapping[g.yielded]
 
     assert g.combiner is not None
-    init = fill(constant(element, IDENTITY[g.combiner]), tensor.empty(rows, element))
+    init = fill(constant(element, identity(g.combiner, element)), tensor.empty(rows, element))
     kinds = ["parallel"] * len(rows) + ["reduction"]
     return generic(inputs, init, [*maps, affine_map(loops, range(len(rows)))], kinds, body, loc=g.op.location)

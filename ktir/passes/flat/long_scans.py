@@ -6,7 +6,7 @@ A scan is a comparison of all pairs of places, so that blocks of b of n elements
 from __future__ import annotations
 
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import IDENTITY, affine_map, constant, element_of, elementwise, fill, generic, padded
+from ktir.dialects.structured import affine_map, constant, element_of, elementwise, fill, generic, identity, padded
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, named, tensor
 from ktir.passes.flat.memory.reshapes import collapsed, part_of, split
 from ktir.passes.flat.memory.windows import shape
@@ -64,11 +64,11 @@ def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
 
 def _padded(value: ir.Value, dim: int, size: int, combiner: str) -> ir.Value:
     sizes = [size if d == dim else n for d, n in enumerate(shape(value))]
-    return padded(value, ir.RankedTensorType.get(sizes, element_of(value)), IDENTITY[_KINDS[combiner]])
+    return padded(value, ir.RankedTensorType.get(sizes, element_of(value)), identity(_KINDS[combiner], element_of(value)))
 
 
 def _identity(element: ir.Type, combiner: str) -> ir.Value:
-    return constant(element, IDENTITY[_KINDS[combiner]])
+    return constant(element, identity(_KINDS[combiner], element))
 
 
 def _scan(value: ir.Value, dim: int, combiner: str) -> ir.Value:

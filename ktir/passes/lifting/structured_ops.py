@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, elementwise, fill, filled, generic
+from ktir.dialects.structured import COMBINERS, affine_map, elementwise, fill, filled, generic, identity
 from ktir.mlir import arith, ir, tensor
 from ktir.passes.lifting.axes import Axes, Axis
 from ktir.passes.lifting.bodies import Body, Scope
@@ -137,7 +137,7 @@ class StructuredOps:
         kind = COMBINERS[combine.name]
         over = [*(axes[loop] for loop in form.reduced if loop in axes), *summed]
         scope = self._scope(axes, [*hidden, *axes])
-        if any(a.is_short and Body(form, given, scope).outside(mapped, a) != IDENTITY[kind] for a in over):
+        if any(a.is_short and Body(form, given, scope).outside(mapped, a) != identity(kind, mapped.type) for a in over):
             raise refused(form.op, "reduces positions beyond the end of memory, which are not known to leave the result as it is")
         kept = [a for a in hidden if a not in summed]
         out = [loop for loop in form.walks[-1] if loop in axes and loop not in form.reduced]
@@ -147,7 +147,7 @@ class StructuredOps:
         type_ = element_type(form.op.results[0])
         begin = aligned(form.op, init, labels, dims, type_)
         own = isinstance(init, Number) and is_identity(init, kind)  # else what it begins with is combined by an op of its own
-        start = begin if own else filled([a.extent for a in labels] or [1], type_, IDENTITY[kind])
+        start = begin if own else filled([a.extent for a in labels] or [1], type_, identity(kind, type_))
         reduced = set(range(len(labels), len(loops)))
         if not reduced:
             raise refused(form.op, "reduces a single position, which is not lifted")
@@ -200,7 +200,7 @@ def _combination(form: Form, combine: ir.Operation, values: Sequence[ir.Value]) 
 
 
 def is_identity(init: Number, kind: str) -> bool:
-    return getattr(init.attribute, "value", None) == IDENTITY[kind]
+    return getattr(init.attribute, "value", None) == identity(kind, init.attribute.type)
 
 
 def aligned(op: ir.Operation, value: Value | None, axes: Sequence[Axis], dims: Sequence[int | None], type_: ir.Type) -> ir.Value:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import COMBINERS, IDENTITY
+from ktir.dialects.structured import COMBINERS, identity
 from ktir.mlir import ir, is_a, linalg
 from ktir.passes.lifting.axes import Axis
 from ktir.passes.lifting.bodies import Body, position
@@ -141,7 +141,9 @@ class TripOps(StructuredOps):
         for axis in over:
             self.axes.check_trips(axis, depth, form.op)
         kind = COMBINERS[combine.name]
-        if depth in self.axes.skips and Body(form, given, self._scope(axes, [*hidden, *axes])).outside(mapped, depth) != IDENTITY[kind]:
+        if depth in self.axes.skips and Body(form, given, self._scope(axes, [*hidden, *axes])).outside(mapped, depth) != identity(
+            kind, mapped.type
+        ):
             raise refused(form.op, "goes over trips that only some tiles make, of which the others are not known to leave it as it is")
         in_blocks = form.is_contraction and len(over) == 1 and over[0] not in hidden and over[0].block % LANES == 0
         if not in_blocks:

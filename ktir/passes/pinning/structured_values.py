@@ -222,12 +222,13 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
 
 
 def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
-    """What `combine` makes of a value along a dim that cannot lie in the sticks, in the order in which it would combine the lanes of one."""
+    """What `combine` makes of a value along a dim that cannot lie in the sticks, in the order of the lanes of one."""
     count, shape = source.shape[dim], _shape(op.results[0])
     if count > _MOST_FOLDED:
         raise refused(
             op,
-            f"reduces {count} elements along a dim that lies in the rows of what it reads, more than {_MOST_FOLDED}, which is not pinned yet",
+            f"reduces {count} elements along a dim that lies in the rows of what it reads, more than {_MOST_FOLDED}, which is not "
+            "pinned yet; the nearest supported form reduces blocks of them",
         )
     places = {d: kept.get(d) for d in range(len(source.shape))}
     lanes = [position(source.element, dim, k, op).moved(places) for k in range(count)]

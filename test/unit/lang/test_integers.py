@@ -134,3 +134,26 @@ def test_numbers_that_do_not_fit(on: Any) -> None:
 
     with pytest.raises(lang.Mistake, match="300 is beyond int8, which holds -128 to 127"):
         lang.kernel(body).using(on=on, grid=1)(np.ones(64, np.int8), np.zeros(64, np.int8))
+
+
+@lang.kernel
+def extremes(x, least, most, columns, *, block=None):
+    for b in lang.blocks(x.shape[0], block):
+        v = x[b]
+        least[b], most[b] = v.min(-1), (v + 1).max(-1)
+        columns[b] = v.min(0) - v.max(0)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_extremes_of_numbers_on_one_side_of_zero(dtype: Any) -> None:
+    """What they begin from is the end of their own type: none of them, whether planned, pinned or lifted."""
+    x = np.arange(1, 15, dtype=dtype).reshape(2, 7) * dtype(8)
+    for values in (x, -x):
+        expected = [values.min(1), (values + 1).max(1), (values.min(0) - values.max(0))[None].repeat(2, 0)]
+        for kernel in (extremes, extremes[1], extremes[1].using(way="lift")):
+            arrays = [np.zeros(2, dtype), np.zeros(2, dtype), np.zeros((2, 7), dtype)]
+            with metrics.counted() as launches:
+                kernel.using(on="chip")(values, *arrays)
+            assert launches().chip == 1
+            for found, wanted in zip(arrays, expected, strict=True):
+                np.testing.assert_array_equal(found, wanted)

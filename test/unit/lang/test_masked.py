@@ -1,5 +1,5 @@
-"""What lies before, or behind, what '.masked[..]' reads and writes: as arrays with zeros around them have it, on the chip with the executor's
-bits; and reductions along what is cut elsewhere on each tile."""
+"""What lies before, or behind, what '.masked[..]' reads and writes: as arrays with zeros around them have it, with the executor's bits on
+the chip; and reductions along what is cut elsewhere on each tile."""
 
 from __future__ import annotations
 

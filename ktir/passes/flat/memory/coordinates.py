@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ktir.analysis.flat import refuse
 from ktir.dialects import ktdp
-from ktir.dialects.structured import IDENTITY, Generic, affine_map, constant, index_constant, loop_extents, maps_of
+from ktir.dialects.structured import Generic, affine_map, constant, identity, index_constant, loop_extents, maps_of
 from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.memory.new_arguments import NewArguments
 
@@ -63,8 +63,8 @@ def _use_coordinate(op: ir.Operation, loop: int) -> None:
     last, mapped = g.yielded.owner.operation, g.mapped
     with ir.InsertionPoint(last), op.location:
         coordinate, zero = linalg.IndexOp(loop).result, index_constant(0)
-        identity = constant(mapped.type, IDENTITY[g.combiner])
-        value = arith.SelectOp(arith.CmpIOp(arith.CmpIPredicate.sge, coordinate, zero).result, mapped, identity).result
+        none = constant(mapped.type, identity(g.combiner, mapped.type))
+        value = arith.SelectOp(arith.CmpIOp(arith.CmpIPredicate.sge, coordinate, zero).result, mapped, none).result
     last.operands[list(last.operands).index(mapped)] = value
 
 

@@ -14,7 +14,7 @@ from math import prod
 from ktir.diagnostics import refused
 from ktir.dialects.structured import filled
 from ktir.mlir import ir, tensor
-from ktir.passes.pinning.values.elements import Apply, Below, Element, Leaf, Number, Value, number, true, of_type
+from ktir.passes.pinning.values.elements import Apply, Below, Element, Leaf, Number, Value, number, of_type, true
 from ktir.passes.pinning.values.places import MOST_PIECES, even
 from ktir.passes.pinning.values.tensors import Joined, Loaded, Made, Shared, own, physical_shape, place_here, pointwise, rows_of
 from ktir.target import LANES

@@ -77,7 +77,7 @@ def seen(tile: ir.Operation, points: Points) -> list[tuple[View, Window]]:
 
 
 def _from_start(tile: ir.Operation, parts: Sequence[Window], corner: Sequence[int], points: Points) -> list[Window]:
-    """Parts of a tile that are from position 0 on everywhere, and single positions that are so on some tiles, or in some trips, or nowhere."""
+    """Parts of a tile that are from position 0 on everywhere, and single positions that are so at some points, or nowhere."""
     found: list[Window] = []
     for part in parts:
         found += product(*(_spans(at, span, points) for at, span in zip(_firsts(tile, part, corner, points), part, strict=True)))

@@ -119,6 +119,16 @@ def test_sums_in_narrow_types_wrap_around(dtype: torch.dtype, on_chip: None) -> 
     same(lambda a: (a.sum(-1, dtype=a.dtype), a.sum(0, dtype=a.dtype), a.sum(dtype=a.dtype)), "spyre", edges(dtype, (300, 70)))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16])
+def test_extremes_in_narrow_types_of_numbers_on_one_side_of_zero(dtype: torch.dtype, on_chip: None) -> None:
+    """No number is beyond what a least or a largest one begins from."""
+
+    def of(a: torch.Tensor) -> Inputs:
+        return a.amin(-1), a.argmin(-1), (-a).amax(0), (-a).argmax(-1), *a.min(0), (-a).sort(-1).values
+
+    same(of, "spyre", torch.arange(3, 24).reshape(3, 7).to(dtype))
+
+
 def test_what_is_chosen_for_not_being_a_number_is_no_nan(on_chip: None) -> None:
     x = torch.tensor([1.0, float("nan"), -3.0, 0.3] * 20)
     same(lambda x: (torch.where(torch.isnan(x), 0, x).tanh() * 50).long(), "spyre", x)
