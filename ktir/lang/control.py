@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ktir.lang.base.mistakes import Mistake, kind_of
-from ktir.lang.base.scalars import element_of
+from ktir.lang.base.scalars import element_of, is_float
 from ktir.lang.exchange import Exchange
 from ktir.lang.keys import Block
 from ktir.lang.tile import Tile, matmul, own_function
@@ -264,12 +264,13 @@ def erf(x: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), each step rounded to the type."""
+    """1 / (1 + exp(-x)), each step rounded to f32, and the result to the type of x."""
     if isinstance(x, Tile):
-        return own_function(x._build, "sigmoid", x)
+        narrow = np.result_type(x.dtype).itemsize < 4 and is_float(element_of(x.dtype))
+        return own_function(x._build, "sigmoid", x.astype(np.float32)).astype(x.dtype) if narrow else own_function(x._build, "sigmoid", x)
     wide, dtype = _wide(x)
-    narrow = wide.astype(dtype)
-    return (1 / (1 + np.exp(-narrow))).astype(dtype)
+    steps = wide.astype(np.float32 if dtype.itemsize < 4 else dtype)
+    return (1 / (1 + np.exp(-steps))).astype(dtype)
 
 
 def dot(a: Any, b: Any, acc: Any = None) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.base.arguments import check_memory
-from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, Mistake, here, kind_of, of_python
+from ktir.lang.base.mistakes import INTERLEAVED, RETURNS, UNFINISHED, Mistake, here, kind_of, of_python, place_of
 from ktir.lang.base.scalars import element_of, is_float
 from ktir.lang.base.touched import Touched
 from ktir.lang.base.values import converted, tile_of
@@ -250,7 +250,9 @@ def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parame
     token = running.set(tile)
     try:
         with of_python():
-            function(**memory, **parameters)
+            result = function(**memory, **parameters)
+        if result is not None:
+            raise Mistake(RETURNS, place_of(function))
         if tile.fault is not None:
             raise tile.fault
     finally:

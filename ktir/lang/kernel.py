@@ -27,7 +27,7 @@ from ktir.emulator.reference import execute
 from ktir.lang import eager
 from ktir.lang.base.arguments import apart, bound, check_memory, numbers, signature
 from ktir.lang.base.constants import constants_given
-from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.mistakes import Mistake, kind_of, place_of
 from ktir.lang.base.outside import outside
 from ktir.lang.control import running
 from ktir.lang.tracing import Traced, trace
@@ -268,8 +268,7 @@ class Kernel:
             raise Mistake(
                 f"parameter '{wrong}' expects a value that does not change, as a number or a tuple, but got {kind_of(parameters[wrong])}"
             ) from None
-        code = self.function.__code__
-        place = f"{code.co_filename}:{code.co_firstlineno}:1"
+        place = place_of(self.function)
         return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
 
 

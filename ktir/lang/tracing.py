@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import ktir.lang.arrays  # noqa: F401  (tiles have NumPy's functions by it)
-from ktir.lang.base.mistakes import Mistake, of_python
+from ktir.lang.base.mistakes import RETURNS, Mistake, of_python
 from ktir.lang.base.scalars import element_of
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, emitted
@@ -93,7 +93,7 @@ def trace(
     if tracing.fault is not None:
         raise tracing.fault
     if result is not None:
-        raise Mistake("a kernel returns nothing: it stores into its arguments", location)
+        raise Mistake(RETURNS, location)
     tracing.root.ops.append(Op("return", (), location))
     roles = tuple(m.role if isinstance(m, Memory) else "number" for m in given.values())
     empty = tracing.idle or any(isinstance(m, Memory) and not m.size for m in given.values())

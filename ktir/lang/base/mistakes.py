@@ -9,14 +9,21 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import CodeType, TracebackType
+from typing import Any
 
 import numpy as np
 
 from ktir.diagnostics import Diagnostic, KtirError
 
 UNFINISHED = "a device loop expects to run to its end, without 'break' and 'return'"
+RETURNS = "a kernel returns nothing: it stores into its arguments"
 INTERLEAVED = "a loop ends inside of another one that began in it"
 _OWN = (str(Path(__file__).parents[1]), str(Path(np.__file__).parent), "<frozen ")
+
+
+def place_of(function: Any) -> str:
+    """Where a function of the user's begins."""
+    return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}:1"
 
 
 def here() -> str | None:

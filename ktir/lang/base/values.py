@@ -15,7 +15,8 @@ _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divmod"})
 
 class Values(np.ndarray):
     """An array. Floats beyond the integers to which they are converted, NaN too, become what `arith.fptosi` makes of them, and integers are
-    not divided by zero: NumPy's processor decides the one, and a warning stands for the other."""
+    not divided by zero: NumPy's processor decides the one, and a warning stands for the other. Sums of bfloat16 are rounded once, which
+    NumPy does of float16 alone."""
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         """The elements in another type."""
@@ -42,7 +43,12 @@ class Values(np.ndarray):
         out = options.get("out")
         if out:
             options["out"] = tuple(_plain(o) for o in out)
+        narrow = None if wanted is not None or out else _added_wide(ufunc, method, inputs)
+        if narrow is not None:
+            inputs = tuple(_plain(x).astype(np.float32) for x in inputs)
         found = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        if narrow is not None:
+            found = np.asarray(found).astype(narrow)
         if out:
             return out[0] if len(out) == 1 else out
         return tuple(map(tile_of, found)) if isinstance(found, tuple) else tile_of(found)
@@ -54,6 +60,14 @@ class Values(np.ndarray):
                 if type(number) is int and found.dtype.kind == "i":
                     literal(number, found.dtype)
         return tile_of(found) if isinstance(found, np.ndarray) else found
+
+
+def _added_wide(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...]) -> np.dtype[Any] | None:
+    """The type of a sum that is taken in f32, and rounded then; None for what NumPy adds so by itself."""
+    if not (ufunc is np.matmul or (ufunc is np.add and method == "reduce")):
+        return None
+    found = np.result_type(*(x.dtype for x in inputs if hasattr(x, "dtype")))
+    return found if found.name == "bfloat16" else None
 
 
 def tile_of(value: Any) -> Any:

@@ -402,7 +402,9 @@ def test_calls_that_do_not_fit() -> None:
     _refused("a kernel expects a function with a name", lambda: lang.kernel(lambda x: None))
     _refused("has a default; parameters stand behind '*'", lambda: lang.kernel(_with_default))
     _refused("a kernel expects arguments with names", lambda: lang.kernel(_with_more))
-    _refused("a kernel returns nothing", lambda: kernel_of("y[:] = x[:]; return 1", "/calls.py")(x, i, y))
+    for body in ("y[:] = x[:]; return 1", "yield"):
+        for on in ("executor", "numpy"):
+            _refused("a kernel returns nothing", lambda body=body, on=on: kernel_of(body, "/calls.py").using(on=on)(x, i, y))
     _refused("stores into at least one", lambda: kernel_of("x[:]", "/calls.py")(x, i, y))
     _refused("runs without a grid", lambda: kernel_of("y[lang.tile_id()] = 0", "/calls.py")(x, i, y))
     whole = kernel_of("for r in lang.blocks(8, 1): y[r.start] = 0", "/calls.py")

@@ -57,3 +57,24 @@ def test_a_division_of_integers_by_zero_is_an_error_at_its_line(name: str, on: A
     with pytest.raises(KtirError, match=r"test_values.py:\d+:\d+: error: .* (divides|by zero)"):
         lang.kernel(body).using(on=on, grid=grid)(x, y, z)
     assert not z.any()
+
+
+@pytest.mark.parametrize("on", ["numpy", "executor", "chip"])
+def test_sums_of_narrow_floats_are_rounded_once(on: str) -> None:
+    """Sums, means, and products of matrices, where steps in 16 bits would stand still; and functions that go beyond the type on the way."""
+
+    @lang.kernel
+    def kernel(x, w, total, mean, product, gate):
+        v = x[:]
+        total[:], mean[:], product[:], gate[:] = v.sum(-1), v.mean(-1), v @ w[:], lang.sigmoid(-v * 13)
+
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        x = np.linspace(0.5, 1, 2 * 600).reshape(2, 600).astype(dtype)
+        w = np.linspace(0.1, 1, 600 * 2).reshape(600, 2).astype(dtype)
+        wide, step = x.astype(np.float64), np.multiply(x, x.dtype.type(-13))
+        expected = [wide.sum(1), wide.mean(1), wide @ w.astype(np.float64), 1 / (1 + np.exp(-step.astype(np.float64)))]
+        found = [np.zeros(e.shape, dtype) for e in expected]
+        kernel.using(on=on)(x, w, *found)
+        for got, exact in zip(found, expected, strict=True):
+            least = float(ml_dtypes.finfo(dtype).smallest_subnormal)
+            assert (np.abs(got.astype(np.float64) - exact) <= np.abs(exact) * float(ml_dtypes.finfo(dtype).eps) * 0.6 + least).all()
