@@ -381,8 +381,9 @@ def encode(kind: str, x: F32) -> NDArray[Any]:
         code = whole + ((e + bias - 1) << fraction)
     if kind == "f8E4M3FN":
         code = np.where(over, np.where(np.isnan(x), 0x7F, 0x7E), code)
-    else:
-        code = np.where(over, np.where(np.isnan(x), 0x7E, 0x7C), code)
+    else:  # a NaN keeps what it has of its fraction: what is only moved keeps its bits
+        of_nan = (magnitude >> np.uint32(21)) & np.uint32(3)
+        code = np.where(over, np.where(np.isnan(x), 0x7C | np.where(of_nan == 0, 2, of_nan), 0x7C), code)
     return (code | (sign.astype(np.int64) << 7)).astype(np.uint8)
 
 

@@ -30,7 +30,7 @@ _MOST = 1024
 """Programs that are kept; the ones used longest ago go."""
 _TRIES = 4
 """Times that an operator is compiled for the same types of operands in vain before it is not tried any more."""
-_FLOATS = {torch.float16, torch.bfloat16, torch.float32}
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2}
 ON_CHIP = _FLOATS | {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 """Types of operands that programs may have."""
 

@@ -152,11 +152,7 @@ def _bitcast(op: OpReader) -> ScalarOp:
             wide = np.asarray(x, np.float32, order="C")
             bits = (wide.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         elif source in numerics.NARROW:
-            wide = np.asarray(x, np.float32, order="C")
-            bits = numerics.encode(source, wide)
-            if source == "f8E5M2":  # likewise of one that memory holds
-                of_nan = (wide.view(np.uint32) >> np.uint32(21) & np.uint32(3) | np.uint32(0x7C)).astype(np.uint8)
-                bits = np.where(np.isnan(wide), bits & np.uint8(0x80) | of_nan, bits)
+            bits = numerics.encode(source, np.asarray(x, np.float32))
         else:
             bits = np.asarray(x, CARRIERS[source])
         if element in numerics.NARROW:
