@@ -219,7 +219,7 @@ def test_operators_outside_of_graphs(small: torch.dtype) -> None:
     for f in UNCOMPILED.values():
         same(f(x.to("spyre")).cpu(), f(x))
     a, b, one = x, x[:1].expand(16, 64), torch.ones(())
-    got = torch._scaled_mm(a.to("spyre"), b.to("spyre").t(), one.to("spyre"), one.to("spyre"), out_dtype=torch.float32).cpu()
+    got = torch.ops.aten._scaled_mm(a.to("spyre"), b.to("spyre").t(), one.to("spyre"), one.to("spyre"), out_dtype=torch.float32).cpu()
     exact, sums = a.double() @ b.double().t(), a.double().abs() @ b.double().abs().t()
     assert ((got.double() - exact).abs() <= 2 * 2.0**-24 * sums).all()
 
