@@ -24,6 +24,14 @@ finally:
     else:
         sys.modules["numpy"] = _hidden
 
+for _location in (ir.CallSiteLoc, ir.FileLineColLoc, ir.FusedLoc, ir.NameLoc, ir.UnknownLoc):
+
+    @ir.register_type_caster(_location.static_typeid, replace=True)
+    def _cast(value: Any, location: Any = _location) -> Any:
+        """A location as what it is. One that is an attribute's value stays an attribute, where the bindings would raise a TypeError."""
+        return location(value) if isinstance(value, ir.Location) else value
+
+
 Entry = TypeVar("Entry")
 _DIALECTS = {name: name for name in ("arith", "builtin", "func", "math", "scf", "tensor")} | {"linalg": "_linalg_ops_gen"}
 """The modules of dialects. Of linalg the generated classes alone: what stands around them needs NumPy and 0.2 s to load."""

@@ -202,7 +202,7 @@ class Target:
         "the planned share of LX without the reserved bytes, in whole sticks",
         ("lx_bytes", "lx_reserved_bytes", "lx_planned_share"),
     )
-    fifo_entries: int = _figure(16, "entries", "default", f"{_SAMPLE}: ordered FIFOs", 2)
+    fifo_entries: int = _figure(16, "entries", "default", f"{_SAMPLE}: ordered FIFOs", 2, 2**16)
     dram_gb_per_second: float = _figure(204.8, "GB/s", "stated", f"{_PLANNER}: one channel for the chip", 1e-3, 1e9)
     dram_bytes_per_cycle: float = _derived(
         lambda t: t.dram_gb_per_second / t.clock_ghz, "bytes per cycle", "bytes per second and clock", ("dram_gb_per_second", "clock_ghz")

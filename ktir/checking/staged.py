@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ktir.analysis.calls import argument_attributes, functions_of, root_of, text_attribute
 from ktir.analysis.interface.parameters import Parameter, Place, parameters, roots
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError, location_text
@@ -23,7 +24,7 @@ from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.pinning.ktir_pin import is_by_hand
 from ktir.pipeline import run_pipeline
-from ktir.roles import reach
+from ktir.roles import OWN_ROLES, reach
 from ktir.runtime.executable import Executable
 from ktir.runtime.memory.transfer import host_view
 from ktir.target import BY_DTYPE
@@ -78,6 +79,14 @@ def _as_declared(array: np.ndarray, host: HostTensor, name: str) -> np.ndarray:
     return array if array.shape == host.size else host_view(as_memory(array), 0, host.size, host.strides, name)
 
 
+def _given_by_host(module: ir.Module, arguments: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Without what a program at a level of the host keeps for itself."""
+    roles = [text_attribute(own, "ktir.role") for own in argument_attributes(root_of(functions_of(module), module.operation.location))]
+    if len(roles) != len(arguments):  # below, the caller's tensors are counted
+        return arguments
+    return [a for a, role in zip(arguments, roles, strict=True) if role not in OWN_ROLES]
+
+
 def run_at_stage(
     module: ir.Module,
     arguments: Sequence[np.ndarray],
@@ -105,7 +114,11 @@ def run_at_stage(
         _, places = parameters(module, root, numbers=whole)
         arguments = [value for position, value in enumerate(arguments) if position not in given]
         arguments += [_at(memory or {}, p) for p in places]
+        given_by_host: Sequence[np.ndarray] = arguments
+    else:
+        given_by_host = _given_by_host(module, arguments)
     if engine == "spyre":
+        arguments = given_by_host
         executable = Executable.load(compile_logical(module, cores=cores, numbers=numbers, way=way, tolerance=tolerance))
         hosts = executable.spec.hosts
         if len(hosts) == len(arguments):
@@ -123,7 +136,7 @@ def run_at_stage(
     if stage != Level.LOGICAL:
         run_pipeline(module, ToAllocated(cores=cores, verify=False).up_to(stage))
     if not reached.of_host:
-        for old, new in zip(arguments, run_device_level(module, arguments), strict=True):
+        for old, new in zip(given_by_host, run_device_level(module, given_by_host), strict=True):
             old[...] = new
     else:
         execute(module, None, list(arguments))

@@ -140,7 +140,7 @@ class _Counter:
         if d.element or w["index"] is not None:
             self._elements(w, d, trips, loads)
             return
-        per_core = [self._entries(d, core, trips) * d.entry_bytes for core in range(self.kernel.cores)]
+        per_core = self._bytes(d, trips)
         readers = list(range(self.kernel.cores))
         if w["group"] is not None:
             readers = sorted(set(self.kernel.groups[w["group"]]))
@@ -170,6 +170,24 @@ class _Counter:
         argument, members = price.access.descriptor.arg or 0, -(-self.kernel.cores // len(granules))
         found = Transfer(loads, argument, prod(trips.values()), int(moved.sum()), int(moved.max()), members, pieces, indices)
         self.transfers.append(found)
+
+    def _bytes(self, d: Descriptor, trips: dict[int, int]) -> list[int]:
+        """What all runs move, of each core: sticks with live lanes alone, where lanes are bounded."""
+        if not any(b.lanes for b in d.bounds):
+            return [self._entries(d, core, trips) * d.entry_bytes for core in range(self.kernel.cores)]
+        access = Access(0, d, self.kernel)
+        levels = sorted({b.level for b in d.bounds if b.level in trips})
+        sticks = np.zeros(self.kernel.cores, np.int64)
+        for at in itertools.product(*(range(trips[level]) for level in levels)):
+            counters = [0] * LEVELS
+            for level, counter in zip(levels, at, strict=True):
+                counters[level] = counter
+            lanes = access.lanes(tuple(counters))
+            live = np.full((1, access.entries), LANES) if lanes is None else lanes
+            for stick in range(access.width):
+                sticks += np.count_nonzero(live > stick * (LANES // access.width), axis=1)
+        others = prod(n for level, n in trips.items() if level not in levels)
+        return [int(n) * others * STICK_BYTES for n in sticks]
 
     def _entries(self, d: Descriptor, core: int, trips: dict[int, int]) -> int:
         """Live entries of all runs on a core."""

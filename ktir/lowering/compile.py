@@ -20,7 +20,7 @@ from ktir.lowering.ktir_lift import LiftPass, pin
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import entry_function, lower_program
 from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
-from ktir.package.files import ALLOCATED, TARGET
+from ktir.package.files import ALLOCATED, TARGET, write_folder
 from ktir.passes.flat.integers.integer_proof import RANGES
 from ktir.passes.ktir_to_allocated import ToAllocated, Way
 from ktir.passes.layouts.host_tensors import host_tensors
@@ -136,10 +136,7 @@ def compile_logical(
 def _dump_package(folder: Path, number: int, program: Program, contents: dict[str, bytes]) -> None:
     """Write the assembly and the package behind the levels."""
     (folder / f"{number}_program.s").write_text(print_program(program))
-    place = folder / "package"
-    place.mkdir(exist_ok=True)
-    for name, data in contents.items():
-        (place / name).write_bytes(data)
+    write_folder(folder / "package", contents)
 
 
 def further_files(module: ir.Module) -> dict[str, bytes]:

@@ -72,10 +72,21 @@ class Package:
 
     def write(self, folder: str | Path) -> None:
         """Write the files into a folder, which is made if missing."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        for name, data in self.to_files().items():
-            (place / name).write_bytes(data)
+        write_folder(Path(folder), self.to_files())
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a package into a folder, which is made if missing, over a package that is there. Raises PackageError, and writes
+    nothing, where the folder has something else, with which it would be no package."""
+    folder.mkdir(parents=True, exist_ok=True)
+    there = sorted(place.name for place in folder.iterdir())
+    strange = [f"{name!r:.200} is no file of a package" for name in there if name not in (*REQUIRED, *OPTIONAL)]
+    if strange:
+        raise PackageError(f"{folder}: a package has a folder of its own", strange)
+    for name in set(there) - set(files):
+        (folder / name).unlink()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
 
 
 def check_names(names: Collection[str]) -> None:

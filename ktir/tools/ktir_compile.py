@@ -49,8 +49,10 @@ def _compile(options: argparse.Namespace) -> None:
     from ktir.context import context
     from ktir.lowering.compile import compile_logical
     from ktir.mlir import ir
+    from ktir.package.files import write_folder
     from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
     from ktir.passes.general.ktir_rescale_addresses import RescaleAddressesPass
+    from ktir.targets import find
     from ktir.tools.shared.input import checked
 
     output: Path = options.output
@@ -59,10 +61,14 @@ def _compile(options: argparse.Namespace) -> None:
         module = checked(parse_module(text, options.file))
         refuse_illegal_exchanges(module)
         RescaleAddressesPass(options.addresses).run(module)
-        files = compile_logical(module, numbers=options.number, way=options.way, tolerance=options.tolerance)
-    output.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        (output / name).write_bytes(data)
+        files = compile_logical(
+            module,
+            target=None if options.target is None else find(options.target),
+            numbers=options.number,
+            way=options.way,
+            tolerance=options.tolerance,
+        )
+    write_folder(output, files)
 
 
 if __name__ == "__main__":

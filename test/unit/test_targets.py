@@ -123,6 +123,7 @@ def test_figures_follow_from_others() -> None:
     ("line", "message"),
     [
         ("cores = 0", "'cores' expects 1 to 1024 cores, but got 0"),
+        ("fifo_entries = 100000000", "'fifo_entries' expects 2 to 65536 entries, but got 100000000"),
         ("cores = 'a'", "'cores' expects a number, but got 'a'"),
         ("cores = true", "'cores' expects a number, but got True"),
         ("cores = 1.5", "'cores' expects an integer, but got 1.5"),

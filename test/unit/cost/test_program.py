@@ -20,7 +20,32 @@ from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET, PRESETS, Target
 
 SMALL = {path.stem: path.read_text() for path in sorted((Path(__file__).parents[2] / "lit" / "lowering" / "inductor").glob("*.mlir"))}
+SCAN = """
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 32 >= 0, d1 >= 0, -d1 + 129 >= 0)>
+module attributes {ktir.level = "logical"} {
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<33x130xf32>},
+    %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<33x130xf32>}) {
+    %0 = ktdp.construct_memory_view %x, sizes: [33, 130], strides: [130, 1] {GLOBAL} : memref<33x130xf32>
+    %1 = ktdp.construct_access_tile %0[0, 0] {WHOLE} : memref<33x130xf32> -> !ktdp.access_tile<33x130xindex>
+    %2 = ktdp.load %1 : <33x130xindex> -> tensor<33x130xf32>
+    %3 = ktir.scan %2 dimension = 1 : tensor<33x130xf32> -> tensor<33x130xf32> {
+    ^bb0(%a: f32, %b: f32):
+      %6 = arith.addf %a, %b : f32
+      ktir.yield %6 : f32
+    }
+    %4 = ktdp.construct_memory_view %y, sizes: [33, 130], strides: [130, 1] {GLOBAL} : memref<33x130xf32>
+    %5 = ktdp.construct_access_tile %4[0, 0] {WHOLE} : memref<33x130xf32> -> !ktdp.access_tile<33x130xindex>
+    ktdp.store %3, %5 : tensor<33x130xf32>, <33x130xindex>
+    return
+  }
+}
+""".replace("{GLOBAL}", "{coordinate_set = #set, memory_space = #ktdp.memory_space<global>}").replace(
+    "{WHOLE}", "{access_tile_order = #map, access_tile_set = #set}"
+)
+"""Between its steps few columns of f32 are moved, whose lanes lie in the first of two sticks."""
 LARGE = {
+    "few lanes": SCAN,
     "one row": linear(1, 512, 1024).text(),
     "rows and columns": linear(128, 512, 2048).text(),
     "uneven": linear(70, 300, 2500).text(),

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from ktir.diagnostics import KtirError
 from ktir.isa.assembly.text import parse_program
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PackageError, PublishedLayout, content_hash, manifest, read
+from ktir.package.files import TARGET
 from ktir.package.schema import SCHEMA
+from ktir.target import DATASHEET
 
 PROGRAM = """
 .program "scale"
@@ -232,6 +234,20 @@ def test_folders(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     with pytest.raises(PackageError, match="'more' is no plain file"):
         read(tmp_path)
+
+
+def test_a_package_is_written_over_another_one(tmp_path: Path) -> None:
+    made = package()
+    made.files[TARGET] = b'name = "small"\ncores = 8\n'
+    made.write(tmp_path)
+    assert read(tmp_path).target.name == "small"
+    package().write(tmp_path)
+    assert read(tmp_path).target is DATASHEET
+    (tmp_path / "thesis.tex").write_text("")
+    there = {place.name: place.read_bytes() for place in tmp_path.iterdir()}
+    with pytest.raises(PackageError, match=r"a package has a folder of its own: 'thesis\.tex' is no file of a package"):
+        made.write(tmp_path)
+    assert there == {place.name: place.read_bytes() for place in tmp_path.iterdir()}
 
 
 def test_a_folder_of_something_else_stays(tmp_path: Path) -> None:

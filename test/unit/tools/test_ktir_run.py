@@ -120,6 +120,39 @@ def test_both_engines_take_the_same_arrays(shape: tuple[int, ...], tmp_path: Pat
         assert np.array_equal(array.reshape(-1), expected)
 
 
+KEEPS = """
+#set = affine_set<(d0, d1) : (d0 >= 0, -d0 + 3 >= 0, d1 >= 0, -d1 + 63 >= 0)>
+#map = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {ktir.level = "logical"} {
+  func.func @f(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<4x64xf16>},
+    %p: index {ktir.name = "p", ktir.role = "pool", ktir.type = tensor<4x64xf16>},
+    %y: index {ktir.name = "y", ktir.role = "output", ktir.type = tensor<4x64xf16>}) {
+    %0 = ktdp.construct_memory_view %x, sizes: [4, 64], strides: [64, 1] {GLOBAL} : memref<4x64xf16>
+    %1 = ktdp.construct_access_tile %0[0, 0] {WHOLE} : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+    %2 = ktdp.load %1 : <4x64xindex> -> tensor<4x64xf16>
+    %3 = ktdp.construct_memory_view %p, sizes: [4, 64], strides: [64, 1] {GLOBAL} : memref<4x64xf16>
+    %4 = ktdp.construct_access_tile %3[0, 0] {WHOLE} : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+    ktdp.store %2, %4 : tensor<4x64xf16>, <4x64xindex>
+    %5 = ktdp.load %4 : <4x64xindex> -> tensor<4x64xf16>
+    %6 = ktdp.construct_memory_view %y, sizes: [4, 64], strides: [64, 1] {GLOBAL} : memref<4x64xf16>
+    %7 = ktdp.construct_access_tile %6[0, 0] {WHOLE} : memref<4x64xf16> -> !ktdp.access_tile<4x64xindex>
+    ktdp.store %5, %7 : tensor<4x64xf16>, <4x64xindex>
+    return
+  }
+}
+""".replace("{GLOBAL}", "{coordinate_set = #set, memory_space = #ktdp.memory_space<global>}").replace(
+    "{WHOLE}", "{access_tile_order = #map, access_tile_set = #set}"
+)
+
+
+@pytest.mark.parametrize("way", ["--stage=logical", "--stage=tiled", "--engine=spyre"])
+@pytest.mark.parametrize("given", [("--arg=x=iota", "--arg=y=zeros"), ("--arg=x=iota", "--random=0")])
+def test_what_a_program_keeps_for_itself_is_not_given(way: str, given: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "f.mlir").write_text(KEEPS)
+    assert run(str(tmp_path / "f.mlir"), *given, way, f"--out=y=@{tmp_path / 'y.npy'}", "--quiet") == 0
+    assert np.array_equal(np.load(tmp_path / "y.npy"), np.arange(256, dtype=np.float16).reshape(4, 64))
+
+
 def test_what_addresses_count(tmp_path: Path) -> None:
     """Memory at the number 3 of two types is two pieces of memory, and a stick lies elsewhere than an element."""
     text = """

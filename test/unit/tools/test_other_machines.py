@@ -1,6 +1,7 @@
 """Every tool goes by the machine that a package was compiled for, which may have more or fewer cores than the datasheet's."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from ktir.isa.assembly.text import print_program
 from ktir.package import read
+from ktir.target import DATASHEET
 from ktir.tools import ktir_as, ktir_compile, ktir_explain, ktir_objdump, ktir_report
 
 PROGRAM = Path(__file__).parents[2] / "lit" / "lowering" / "inductor" / "softmax.mlir"
@@ -63,3 +65,21 @@ def test_a_program_of_another_machine(package: Path, tmp_path: Path, capsys: pyt
         options = ["--verify"] if tool is ktir_objdump else []
         assert tool.main([str(package), *options, f"--target={tiny}"]) != 0
         assert wanted in capsys.readouterr().err
+
+
+def test_a_module_of_another_machine(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is planned for one machine is compiled for no other one, whoever asks."""
+    module, name = str(package / "allocated.ktir.mlir"), read(package).target.name
+    for asked in ("fitted", "datasheet"):
+        assert ktir_compile.main([module, f"--target={asked}", "-o", str(tmp_path / "other")]) == 1
+        assert f"is compiled for target '{name}' ('ktir.target'), but '{asked}' is asked for" in capsys.readouterr().err
+    for options in ([], [f"--target={package.parent / 'machine.toml'}"]):
+        assert ktir_compile.main([module, *options, "-o", str(tmp_path / "same")]) == 0
+        assert read(tmp_path / "same").target.name == name
+
+
+def test_a_package_takes_the_place_of_one_for_another_machine(package: Path, tmp_path: Path) -> None:
+    place = tmp_path / "package"
+    shutil.copytree(package, place)
+    assert ktir_compile.main([str(PROGRAM), "-o", str(place)]) == 0
+    assert read(place).target is DATASHEET

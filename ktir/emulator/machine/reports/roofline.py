@@ -16,7 +16,8 @@ _MOVES = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.MASK, Does.LIVE)
 @dataclass(frozen=True)
 class Roofline:
     """One kernel on a target. `flops` are operations on lanes as executed, those of padding included; a multiplication with its addition is
-    two. `bytes` go between memory and the chip; `attained` and `possible` are rates in GFLOP/s."""
+    two. `bytes` go between memory and the chip; `attained` and `possible` are rates in GFLOP/s. `microseconds` are from its first load on,
+    which may be ahead of the kernel."""
 
     name: str
     flops: int
@@ -94,7 +95,7 @@ def roofline(trace: Trace, target: Target) -> list[Roofline]:
             s.name,
             flops[k],
             s.dram_read + s.dram_written,
-            s.cycles / target.clock_ghz / 1000,
+            (s.cycles + s.lead) / target.clock_ghz / 1000,
             pt_peak(target) * lanes[k][1] / lanes[k][0] if lanes[k][0] else sfp_peak(target),
             bandwidth(target),
         )

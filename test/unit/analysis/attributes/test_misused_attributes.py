@@ -60,6 +60,15 @@ CASES = {
     # The module.
     "a level of another kind": ("§module attributes {ktir.level = 3} {\n}\n", "to be one of logical, flat, laid-out, divided"),
     "a level that there is not": ('§module attributes {ktir.level = "tield"} {\n}\n', "did you mean 'tiled'?"),
+    "a level that is a location": (
+        '§module attributes {ktir.level = loc("x":1:1)} {\n}\n',
+        'divided, tiled, allocated, spyre, but got loc("x":1:1)',
+    ),
+    "hosts that are locations": (
+        "§module attributes {ktir.hosts = [loc(unknown)]} {\n}\n",
+        "types of static shape, but got [loc(unknown)]",
+    ),
+    "a grid that is a location": (kernel('grid = loc("x")'), 'to be an array of one to three positive integers, but got loc("x")'),
     "hosts that are no types": ("§module attributes {ktir.hosts = [1]} {\n}\n", "'ktir.hosts' to be an array of tensor and memref types"),
     "ranges that are none": ("§module attributes {ktir.ranges = {f = [{low = 1}]}} {\n}\n", "'ktir.ranges' to be a dictionary"),
     "rows of a module": ("§module attributes {ktir.rows = array<i64: 4>} {\n}\n", "has 'ktir.rows', an attribute of a kernel"),

@@ -17,6 +17,7 @@ from ktir.emulator.machine.machine import carrier_shape
 from ktir.emulator.machine.program import faults
 from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.tape import Tape
+from ktir.emulator.machine.reports.roofline import roofline
 from ktir.emulator.machine.step.step import Step
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
@@ -192,3 +193,13 @@ def test_only_loads_from_memory_are_ahead() -> None:
     b.units[MNIS][at] = replace(b.units[MNIS][at], operands={**b.units[MNIS][at].operands, "ahead": 1})
     p: Program = program("p", ARGUMENTS, b.kernel())
     assert [str(x.message) for x in verify(p, DATASHEET)] == ["'move' may be ahead of its kernel, but only loads from memory may"]
+
+
+def test_rates_count_from_the_first_load_on() -> None:
+    """A kernel whose loads came under the one before is not faster than the memory channel."""
+    trace = control(program("p", LONG, second(64, ahead=0).kernel(), second(4, base=1024, ahead=2).kernel()), DATASHEET)
+    before, ahead = trace.statistics
+    assert before.lead == 0 < ahead.lead
+    assert [p.microseconds * DATASHEET.clock_ghz * 1000 for p in roofline(trace, DATASHEET)] == pytest.approx(
+        [before.cycles, ahead.cycles + ahead.lead]
+    )
