@@ -3,7 +3,8 @@
     python test/campaign/opinfo.py                        # every variant, seven types, the default engine, docs/coverage.md
     python test/campaign/opinfo.py --engine ktir --dtypes float64 --page ''
     python test/campaign/opinfo.py --ops 'nn.functional.*' --samples 0 --page ''
-    python test/campaign/opinfo.py --engine eager --without 'linalg.*,fft.*,sparse.*,special.*,masked.*'  # on the device
+    python test/campaign/opinfo.py --engine eager --without 'linalg.*,fft.*,sparse.*,special.*,masked.*'  # uncompiled, on the device
+    python test/campaign/opinfo.py --device spyre --ops 'add,sum'  # compiled, on tensors of the device
 
 Each variant runs in a worker process that is stopped when it takes too long; a crash costs one variant. Results are kept as lines of JSON
 (`--results`), so that a run that was stopped goes on where it ended, one with more samples repeats what had fewer, and `--again` runs only
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--without", default="", metavar="PATTERN", help="and not this")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--engine", default="spyre", choices=("spyre", "ktir", "eager"), help="eager: uncompiled, on the device")
-    parser.add_argument("--device", default="cpu", help="on which the samples are made")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "spyre"), help="on which tensors are; with --engine eager always spyre")
     parser.add_argument("--samples", type=int, default=8, metavar="N", help="samples per variant, spread evenly over all; 0 = all")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="worker processes")
     parser.add_argument("--dask", default="", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
@@ -58,7 +59,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _work()
     if options.page and options.engine not in ENGINES:
         parser.error(f"--page: the page is about compiled operators, engine {' or '.join(ENGINES)}, but got engine {options.engine}")
-    results = results_of(options.results, options.engine)
+    if options.engine == "eager":
+        options.device = "spyre"
+    if options.device == "spyre" and options.engine != "eager":
+        options.page = options.page or ""
+    results = results_of(options.results, options.engine, options.device)
     if not options.list:
         _run(options, results)
     if options.page is None and options.engine in ENGINES:
@@ -81,10 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if bad else 0
 
 
-def results_of(path: Path, engine: str) -> dict[Key, Result]:
-    """The results so far of an engine, by variant and type."""
-    found = read(path, lambda r: (r["name"], r["dtype"], r["engine"]))
-    return {key[:2]: _finished(r) for key, r in found.items() if key[2] == engine}
+def results_of(path: Path, engine: str, device: str = "cpu") -> dict[Key, Result]:
+    """The results so far of an engine on a device, by variant and type."""
+    found = read(path, lambda r: (r["name"], r["dtype"], r["engine"], r.get("device", "cpu")))
+    return {key[:2]: _finished(r) for key, r in found.items() if key[2:] == (engine, device)}
 
 
 def _finished(result: Result) -> Result:
@@ -92,11 +97,11 @@ def _finished(result: Result) -> Result:
     return {**result, "counts": {"crashes": 1}, "reasons": {"crashes": result["crash"]}} if "crash" in result else result
 
 
-def _known(device: str) -> list[Key]:
+def _known() -> list[Key]:
     """All variants with their dtypes, asked of a worker: this process does without torch."""
     worker = Worker(__file__)
     try:
-        answer = worker.ask({"list": True, "device": device}, 1800)  # importing takes long on a busy machine
+        answer = worker.ask({"list": True}, 1800)  # importing takes long on a busy machine
         if isinstance(answer, str):
             sys.exit(f"no list of the variants: {answer}")
         return [(name, dtype) for name, dtype in answer["variants"]]
@@ -115,7 +120,7 @@ def _run(options: argparse.Namespace, results: dict[Key, Result]) -> None:
         there = results.get(key)
         return there is None or (there["samples"] or sys.maxsize) < asked or worst(there) in again
 
-    wanted = [k for k in _known(options.device) if k[1] in options.dtypes.split(",")]
+    wanted = [k for k in _known() if k[1] in options.dtypes.split(",")]
     pending = [k for k in wanted if _fits(k[0], options.ops) and not _fits(k[0], options.without) and is_open(k)]
     bar = progress(len(pending), "op")
 
@@ -144,8 +149,8 @@ def _work() -> int:
 
         def answer(request: dict[str, Any]) -> Result:
             if "list" in request:
-                return {"variants": [(n, d) for d in TYPES for n, op in found.items() if has(op, d, request["device"])]}
-            if request["engine"] == "eager":
+                return {"variants": [(n, d) for d in TYPES for n, op in found.items() if has(op, d)]}
+            if request["device"] == "spyre":
                 register()
             outcome = check(found[request["name"]], **request)
             return {**request, **asdict(outcome)}

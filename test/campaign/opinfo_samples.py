@@ -61,40 +61,40 @@ def variants() -> dict[str, OpInfo]:
     return found
 
 
-def has(op: OpInfo, dtype: str, device: str = "cpu") -> bool:
-    """Whether a variant computes in a dtype on a device."""
-    return TYPES[dtype] in op.supported_dtypes(device)
+def has(op: OpInfo, dtype: str) -> bool:
+    """Whether a variant computes in a dtype on the host."""
+    return TYPES[dtype] in op.supported_dtypes("cpu")
 
 
-def _samples(op: OpInfo, dtype: str, most: int, device: str = "cpu") -> list[SampleInput]:
+def _samples(op: OpInfo, dtype: str, most: int) -> list[SampleInput]:
     """At most so many of the variant's samples, evenly spread over all of them; 0 = all."""
     torch.manual_seed(0)
-    found = list(op.sample_inputs(device, TYPES[dtype], requires_grad=False))
+    found = list(op.sample_inputs("cpu", TYPES[dtype], requires_grad=False))
     if not most or len(found) <= most:
         return found
     return [found[(2 * k + 1) * len(found) // (2 * most)] for k in range(most)]
 
 
 def check(op: OpInfo, dtype: str, samples: int, engine: str = "spyre", device: str = "cpu", **_: Any) -> Outcome:
-    """Compile and compare so many samples of a variant."""
+    """Compile, for tensors of the host or of the device, and compare so many samples of a variant."""
     outcome = Outcome()
-    for sample in _samples(op, dtype, samples, device):
+    for sample in _samples(op, dtype, samples):
         try:
             expected = _expected(op, sample, TYPES[dtype])
         except Exception:  # eager PyTorch has no result for it: nothing to compare with
             continue
-        outcome.add(*_sample(op, sample, TYPES[dtype], expected, engine))
+        outcome.add(*_sample(op, sample, TYPES[dtype], expected, engine, device))
     return outcome
 
 
-def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any], engine: str) -> tuple[str, str]:
+def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequence[Any], engine: str, device: str) -> tuple[str, str]:
     """The outcome of a sample, and a reason where it has one."""
     described = _described(sample)
     if engine == "eager":
         return _eager(op, sample, dtype, expected, described)
     torch._dynamo.reset()
     with torch.no_grad(), Warnings() as heard, metrics.counted() as launches:
-        arguments = _arguments(sample)
+        arguments = _arguments(sample) if device == "cpu" else pytree.tree_map(_to_device, _arguments(sample))
         compiled = torch.compile(_function(op), backend="ktir", fullgraph=True, dynamic=False, options={"engine": engine})
         torch.manual_seed(0)
         try:
@@ -107,7 +107,7 @@ def _sample(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Seque
             if _fails_alike(op, sample):
                 return "untraced", "PyTorch's own compiler fails too"
             return "fails", f"{type(error).__name__}: {first_line(error)} ({described})"
-    if reason := _difference(op, dtype, got, expected):
+    if reason := _difference(op, dtype, _to_host(got), expected):
         return "wrong", f"{reason} ({described}; {launches()})"
     ran = launches()
     place = "PyTorch" if ran.torch else "executor" if ran.executor else "chip" if ran.chip else "no code"
@@ -126,8 +126,7 @@ def _eager(op: OpInfo, sample: SampleInput, dtype: torch.dtype, expected: Sequen
             got = [_function(op)(*arguments), arguments]
         except Exception as error:
             return "fails", f"{type(error).__name__}: {first_line(error)} ({described})"
-    got = pytree.tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, got, is_leaf=lambda x: isinstance(x, torch.Size))
-    if reason := _difference(op, dtype, got, expected):
+    if reason := _difference(op, dtype, _to_host(got), expected):
         return "wrong", f"{reason} ({described}; {launches()})"
     left = [str(w.message) for w in said if issubclass(w.category, fallback.FallbackWarning)]
     if left:
@@ -165,6 +164,10 @@ def _to_device(value: Any) -> Any:
         there = whole.to("spyre").as_strided(value.shape, value.stride(), value.storage_offset())
         return torch.ops.aten._neg_view(there) if value.is_neg() else there
     return "spyre" if isinstance(value, (str, torch.device)) and str(value) == "cpu" else value
+
+
+def _to_host(found: Any) -> Any:
+    return pytree.tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, found, is_leaf=lambda x: isinstance(x, torch.Size))
 
 
 # ------------------------------------------------------------------------------------------------------------------------- running

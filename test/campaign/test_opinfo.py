@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from campaign.opinfo_page import BAD, page, updated, worst
 from torch._inductor import config as inductor
 
 import ktir.lowering.inductor  # noqa: F401  registers the backend
+from ktir.device.autoload import register
 
 ENOUGH = 300
 """Variants that run as programs in float32, at least."""
@@ -66,6 +68,32 @@ def test_the_place_of_a_launch_is_told(variants: dict[str, opinfo_samples.OpInfo
             for d, e in (("float16", "spyre"), ("float16", "ktir"), ("float64", "spyre"))
         ]
     assert found == [{"chip": 1}, {"executor": 1}, {"executor": 1}]
+
+
+def test_tensors_of_the_device(variants: dict[str, opinfo_samples.OpInfo], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--device spyre`: samples are made on the host, compiled for tensors of the device, and compared on the host."""
+    register()
+    places: list[str] = []
+    plain = opinfo_samples._to_host
+
+    def noted(found: Any) -> Any:
+        places.append(str(found[0].device))
+        return plain(found)
+
+    monkeypatch.setattr(opinfo_samples, "_to_host", noted)
+    with inductor.patch(force_disable_caches=True):
+        found = [opinfo_samples.check(variants["sum"], d, 1, device="spyre").counts for d in ("float16", "int32")]
+    assert found == [{"chip": 1}, {"chip": 1}]
+    assert places == ["spyre:0", "spyre:0"]
+
+
+def test_results_are_of_a_device(tmp_path: Path) -> None:
+    """What ran on the device does not stand for what ran on the host."""
+    file, common = tmp_path / "results", {"name": "sum", "dtype": "float16", "counts": {"chip": 1}, "reasons": {}, "samples": 1}
+    lines = [{**common, "engine": engine, "device": device} for engine, device in (("spyre", "cpu"), ("eager", "spyre"))]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = [len(opinfo.results_of(file, *key)) for key in (("spyre", "cpu"), ("spyre", "spyre"), ("eager", "spyre"))]
+    assert found == [1, 0, 1]
 
 
 def test_integers_are_equal_or_wrong() -> None:
