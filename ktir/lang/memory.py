@@ -26,16 +26,26 @@ class Memory(Shaped, NDArrayOperatorsMixin):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
-        self, trace: Trace, shape: tuple[int, ...], dtype: Any, base: Value, space: str = "global", *, masked: bool = False
+        self,
+        trace: Trace,
+        shape: tuple[int, ...],
+        dtype: Any,
+        base: Value,
+        space: str = "global",
+        *,
+        masked: bool = False,
+        laid: tuple[int, ...] | None = None,
     ) -> None:
+        """`laid`: the shape as whose elements those of this one lie, where it is another one."""
         self._trace, self._base, self._space, self._masked = trace, base, space, masked
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self._laid = laid or self.shape
         self._done: set[str] = set()
 
     @property
     def masked(self) -> Memory:
         """The same memory, for keys that may reach beyond it."""
-        other = Memory(self._trace, self.shape, self.dtype, self._base, self._space, masked=True)
+        other = Memory(self._trace, self.shape, self.dtype, self._base, self._space, masked=True, laid=self._laid)
         other._done = self._done
         return other
 
@@ -192,7 +202,7 @@ class Memory(Shaped, NDArrayOperatorsMixin):
         return known is None or known < 0 or known + part.size > (part.limit or 0)
 
     def _strides(self) -> list[int]:
-        return [prod(self.shape[i + 1 :]) for i in range(self.ndim)]
+        return [prod(self._laid[i + 1 :]) for i in range(self.ndim)]
 
     def _view(self, sizes: Sequence[int], limits: Sequence[int | None], offset: int) -> Value:
         """The view of a part of this memory, made once."""

@@ -19,6 +19,7 @@ from ktir.lang.memory import Memory
 from ktir.lang.structured import constant
 from ktir.lang.tile import Tile, apply, as_tile
 from ktir.lang.trace import Trace
+from ktir.target import LANES
 
 
 class Tracing(Trace):
@@ -35,9 +36,10 @@ class Tracing(Trace):
         return Tile.of(self, constant(self, value, shape, dtype), dtype)
 
     def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Memory:
-        """Memory in the scratchpad of each tile."""
-        base = self.number(self.room(shape, dtype, address))
-        return Memory(self, shape, dtype, base, "ct_local")
+        """Memory in the scratchpad of each tile. Where the author gives no address its rows begin at sticks."""
+        laid = shape if address is not None or len(shape) < 2 or shape[-1] == 1 else (*shape[:-1], -(-shape[-1] // LANES) * LANES)
+        base = self.number(self.room(laid, dtype, address))
+        return Memory(self, shape, dtype, base, "ct_local", laid=laid)
 
     def exchange(self, kind: Exchange, value: Any, axis: int | None) -> Tile:
         """What this tile gets of the values of the others."""

@@ -233,6 +233,7 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
         names = dict(enumerate(source.arguments))
         numbers = {n: v for n, v in given.items() if isinstance(v, int)}
         found, _ = parameters(module, name, names=names, numbers=numbers)
+        idle = any(isinstance(v, Tensor) and 0 in v.shape for v in given.values())  # then a kernel may look at nothing
         kept: list[Parameter] = []
         attributes: list[ir.DictAttr] = []
         for p, facts in zip(found, argument_attributes(function), strict=True):
@@ -242,7 +243,7 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
                     _check(names[p.position], p, value, function.arguments[p.position].location)
                 kept.append(p)
                 attributes.append(_declared(facts, names[p.position], p.role, value))
-            elif isinstance(value, int) == p.is_buffer and not (isinstance(value, Tensor) and 0 in value.shape):
+            elif isinstance(value, int) == p.is_buffer and not (isinstance(value, Tensor) and idle):
                 wanted = "a tensor, for views are built on it" if p.is_buffer else "a number"
                 raise KtirError(
                     f"argument '{names[p.position]}' expects {wanted}, but got {value}", function.arguments[p.position].location

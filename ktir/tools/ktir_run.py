@@ -40,7 +40,7 @@ from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, pa
 from ktir.tools.shared.input import BYTECODE, checked, decoded, parse_bytecode, read
 from ktir.tools.shared.plain import plain
 from ktir.tools.shared.policy import policy_flags, policy_of
-from ktir.tools.shared.sources import FORMS, SourceError, archive, near, write_array
+from ktir.tools.shared.sources import FORMS, SourceError, archive, at_most_what_there_is, near, write_array
 from ktir.version import __version__
 
 FLAGS = (
@@ -414,6 +414,8 @@ def _as_table(report: Report) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
     source = ""
+    if arguments is None:
+        at_most_what_there_is()
     try:
         line = parse(sys.argv[1:] if arguments is None else arguments, ALL_FLAGS)
         if line.on("help"):
@@ -436,7 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ktir-run: interrupted", file=sys.stderr)
     except MemoryError:
-        print("ktir-run: error: out of memory", file=sys.stderr)
+        print(f"{source}: error: the machine has no memory for what this takes", file=sys.stderr)
     except Exception as error:  # a fault of ours
         print(f"ktir-run: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     return 2

@@ -8,15 +8,15 @@ import numpy as np
 
 from ktir.arithmetic.elementary import from_float
 from ktir.lang.base.mistakes import Mistake
-from ktir.lang.base.scalars import ELEMENTS, element_of, family, literal
+from ktir.lang.base.scalars import ELEMENTS, element_of, family, is_float, literal
 
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divmod"})
 
 
 class Values(np.ndarray):
     """An array. Floats beyond the integers to which they are converted, NaN too, become what `arith.fptosi` makes of them, and integers are
-    not divided by zero: NumPy's processor decides the one, and a warning stands for the other. Sums of bfloat16 are rounded once, which
-    NumPy does of float16 alone."""
+    not divided by zero: NumPy's processor decides the one, and a warning stands for the other. Sums of 16 bits are rounded once, which
+    NumPy does of float16 alone, and there along the last dim alone."""
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         """The elements in another type."""
@@ -67,7 +67,7 @@ def _added_wide(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...]) -> np.dty
     if not (ufunc is np.matmul or (ufunc is np.add and method == "reduce")):
         return None
     found = np.result_type(*(x.dtype for x in inputs if hasattr(x, "dtype")))
-    return found if found.name == "bfloat16" else None
+    return found if found.itemsize < 4 and is_float(element_of(found)) else None
 
 
 def tile_of(value: Any) -> Any:

@@ -295,6 +295,23 @@ def test_arguments_that_no_tile_touches() -> None:
         assert np.array_equal(y, x * 2), on
 
 
+@pytest.mark.parametrize(("columns", "dtype"), [(65, np.float32), (16, np.float16), (100, np.int32)])
+def test_slots_of_any_width(columns: int, dtype: Any) -> None:
+    """Rows of a buffer begin at sticks where the author gives no address."""
+
+    @lang.kernel
+    def through(x, y):
+        own = lang.buffer(columns, dtype, slots=3)
+        for i in lang.range(5):
+            own[i % 3] = x[i] * 2
+            y[i] = own[i % 3] + own[i % 3]
+
+    x = np.arange(5 * columns, dtype=dtype).reshape(5, columns)
+    for on in ("numpy", "executor", "chip"):
+        through.using(grid=1, on=on)(x, y := np.zeros_like(x))
+        np.testing.assert_array_equal(y, x * 4)
+
+
 @lang.kernel
 def one_slot(x, y, *, slots):
     own = lang.buffer(64, np.float32, slots=slots)

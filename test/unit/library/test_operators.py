@@ -55,6 +55,17 @@ def extremes_op(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @lang.kernel
+def weighted(x, weight, y):
+    for rows in lang.blocks(x.shape[0]):
+        y[rows] = x[rows] * weight[:]
+
+
+@ktir.library.operator("tests::weighted", weighted[4])
+def weighted_op(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@lang.kernel
 def put(cache, row, at):
     cache[at] = row[:]
 
@@ -308,3 +319,6 @@ def test_tensors_without_elements(device: str) -> None:
             found = run(lambda x: softmax_op(x))(x)
         assert found.shape == x.shape
         assert launches() == metrics.Launches()
+    with metrics.counted() as launches:
+        assert weighted_op(x, torch.ones(64, dtype=torch.float16, device=device)).shape == (0, 64)  # with a weight that nothing looks at
+    assert launches() == metrics.Launches(0, 0, 0)

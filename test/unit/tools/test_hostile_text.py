@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,39 @@ def test_the_parser_itself_refuses_deep_text(kind: str) -> None:
             os._exit(status)
     _, ended = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(ended) == 0
+
+
+FAR = """\
+func.func @far(%x: index, %y: index) attributes {grid = [1]} {
+  %xv = ktdp.construct_memory_view %x, sizes: [2], strides: [DISTANCE]
+      {coordinate_set = affine_set<(d) : (d >= 0, -d + 1 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<2xf16>
+  %xt = ktdp.construct_access_tile %xv[0]
+      {access_tile_order = affine_map<(d) -> (d)>, access_tile_set = affine_set<(d) : (d >= 0, -d + 1 >= 0)>}
+      : memref<2xf16> -> !ktdp.access_tile<2xindex>
+  %v = ktdp.load %xt : !ktdp.access_tile<2xindex> -> tensor<2xf16>
+  %yv = ktdp.construct_memory_view %y, sizes: [2], strides: [1]
+      {coordinate_set = affine_set<(d) : (d >= 0, -d + 1 >= 0)>, memory_space = #ktdp.memory_space<global>} : memref<2xf16>
+  %yt = ktdp.construct_access_tile %yv[0]
+      {access_tile_order = affine_map<(d) -> (d)>, access_tile_set = affine_set<(d) : (d >= 0, -d + 1 >= 0)>}
+      : memref<2xf16> -> !ktdp.access_tile<2xindex>
+  ktdp.store %v, %yt : tensor<2xf16>, !ktdp.access_tile<2xindex>
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(("distance", "status"), [(1000, 0), (300_000_000, 2)])
+def test_more_memory_than_there_is_ends_no_process(distance: int, status: int, tmp_path: Path) -> None:
+    """As on a machine with a quarter of a GiB left: the array takes more."""
+    path = tmp_path / "far.mlir"
+    path.write_text(FAR.replace("DISTANCE", str(distance)))
+    text = (
+        "import sys; from ktir.tools.shared import sources; real = sources._bytes_of; "
+        "sources._bytes_of = lambda path, name: 1 << 28 if name == 'MemAvailable' else real(path, name); "
+        f"sys.argv = ['ktir-run', {str(path)!r}, '--arg', 'x=zeros', '--arg', 'y=zeros']; "
+        "from ktir.tools.ktir_run import main; sys.exit(main())"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=SECONDS)
+    assert found.returncode == status, found.stderr
+    assert "memory" in found.stderr or not status
+    assert str(path) in found.stderr or not status

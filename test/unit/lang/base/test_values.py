@@ -64,15 +64,22 @@ def test_sums_of_narrow_floats_are_rounded_once(on: str) -> None:
     """Sums, means, and products of matrices, where steps in 16 bits would stand still; and functions that go beyond the type on the way."""
 
     @lang.kernel
-    def kernel(x, w, total, mean, product, gate):
+    def kernel(x, w, total, mean, product, gate, columns):
         v = x[:]
         total[:], mean[:], product[:], gate[:] = v.sum(-1), v.mean(-1), v @ w[:], lang.sigmoid(-v * 13)
+        columns[:] = w[:].sum(0)
 
     for dtype in (np.float16, ml_dtypes.bfloat16):
         x = np.linspace(0.5, 1, 2 * 600).reshape(2, 600).astype(dtype)
         w = np.linspace(0.1, 1, 600 * 2).reshape(600, 2).astype(dtype)
         wide, step = x.astype(np.float64), np.multiply(x, x.dtype.type(-13))
-        expected = [wide.sum(1), wide.mean(1), wide @ w.astype(np.float64), 1 / (1 + np.exp(-step.astype(np.float64)))]
+        expected = [
+            wide.sum(1),
+            wide.mean(1),
+            wide @ w.astype(np.float64),
+            1 / (1 + np.exp(-step.astype(np.float64))),
+            w.astype(np.float64).sum(0),
+        ]
         found = [np.zeros(e.shape, dtype) for e in expected]
         kernel.using(on=on)(x, w, *found)
         for got, exact in zip(found, expected, strict=True):
