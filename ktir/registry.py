@@ -194,7 +194,10 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise KtirError(f"plugin '{name}' cannot be loaded: {type(error).__name__}: {error}") from error
+        here = f"{name.partition('.')[0]}.py"
+        lost = isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0] and Path(here).is_file()
+        where = f"; {here} is in this folder, which PYTHONPATH does not name: PYTHONPATH=. does" if lost else ""
+        raise KtirError(f"plugin '{name}' cannot be loaded: {type(error).__name__}: {error}{where}") from error
 
 
 def known_passes() -> list[str]:

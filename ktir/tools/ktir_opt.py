@@ -22,8 +22,9 @@ from ktir.assembly.names import TextNames
 from ktir.context import UPSTREAM_DIALECTS, context
 from ktir.diagnostics import Diagnostic, KtirError, Remark, remarks, statistics
 from ktir.dialects.module_target import set_target
-from ktir.mlir import ir
+from ktir.mlir import ir, operations
 from ktir.pipeline import (
+    Pass,
     Pipeline,
     Reproducer,
     Step,
@@ -182,6 +183,7 @@ class Driver:
         if path := self.line.values.get("mlir-generate-reproducer"):
             Reproducer(Path(path), _with_locations).write(module, pipeline, verify_each)
         self.execute(part, module, pipeline, verify_each, reported)
+        _readable(module, pipeline)
         return self.output([op.operation for op in module.body.operations] if bare else [module.operation])
 
     def parse(self, part: Part, text: str, reported: list[Diagnostic]) -> ir.Module:
@@ -283,6 +285,15 @@ class Driver:
             if (at := re.fullmatch(r"(\d+):(\d+)", place)) and not file and 1 <= int(at[1]) <= len(self.text_lines):
                 print(self.text_lines[int(at[1]) - 1] + "\n" + " " * (int(at[2]) - 1) + "^", file=sys.stderr)
             self.report(list(diagnostic.notes))
+
+
+def _readable(module: ir.Module, pipeline: Pipeline) -> None:
+    """Raise KtirError where passes of others have left attributes with which the text could not be read again."""
+    if any(isinstance(s.item, Pass) and not type(s.item).__module__.startswith("ktir.") for s in pipeline):
+        from ktir.analysis.attributes.broken import refuse
+        from ktir.analysis.attributes.verify import faults
+
+        refuse(faults(module, operations(module)))
 
 
 def _with_locations(module: ir.Module) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -12,13 +12,13 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.residents import resident_of, residents_of
 from ktir.analysis.calls import calls_of, functions_of, is_kernel, root_of, runs_of
 from ktir.cost.program import KernelWork, kernel_work
-from ktir.diagnostics import location_names, location_text
+from ktir.diagnostics import location_names, location_text, nodes_text, origin_text
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.report import KernelReport
-from ktir.isa.program import Kernel, Program
+from ktir.isa.program import Kernel, Program, own_nodes
 from ktir.isa.resources import Bound
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
@@ -94,10 +94,11 @@ def _kernel(
     program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: Ran, target: Target, runs: int
 ) -> Iterator[str]:
     times = f", {runs} times" if runs > 1 else ""
-    yield f"kernel '{kernel.name}'{times} ({location_text(function.location)})"
+    place = origin_text(function.location)
+    yield f"kernel '{kernel.name}'{times}" + ("" if place == "<unknown>" else f" ({place})")
     block = function.regions[0].blocks[0]
     yield f"  grid: {kernel.cores} of {target.cores} cores; {_division(function)}"
-    yield from _loops(block, 1)
+    yield from _loops(block, 1, {s.nodes: nodes for s, nodes in own_nodes(program.sources).items()})
     yield from _scratchpad(block, target)
     yield from _residents(block.owner, target)
     yield from _traffic(program, work)
@@ -142,8 +143,8 @@ def _count(number: int, name: str) -> str:
     return f"{number} {name}{'es' if name.endswith('ch') else 's'}"
 
 
-def _loops(block: ir.Block, depth: int) -> Iterator[str]:
-    """Loops and ops as an outline."""
+def _loops(block: ir.Block, depth: int, own: Mapping[str, str]) -> Iterator[str]:
+    """Loops and ops as an outline; `own`: of all nodes that went into an op those that it does itself."""
     for view in block.operations:
         op = view.operation
         if op.name == "scf.for":
@@ -151,11 +152,12 @@ def _loops(block: ir.Block, depth: int) -> Iterator[str]:
             trips = -(-(upper - lower) // step)
             acc = ", sums in PT" if "ktir.acc" in op.attributes else ""
             yield f"{'  ' * depth}loop: {trips} trip{'s' if trips != 1 else ''} of {step}{acc}"
-            yield from _loops(op.regions[0].blocks[0], depth + 1)
+            yield from _loops(op.regions[0].blocks[0], depth + 1, own)
         elif op.name == "linalg.generic":
             g = Generic(op)
             kind = "matmul" if g.is_contraction else "pointwise" if g.is_pointwise else f"reduction ({g.combiner})"
-            names = ", ".join(location_names(op.location))
+            nodes = nodes_text(op.location)
+            names = own.get(nodes, nodes).replace(",", ", ")
             shape = "x".join(map(str, ir.RankedTensorType(op.results[0].type).shape))
             yield f"{'  ' * depth}{kind} {shape}" + (f" of {names}" if names else f" at {location_text(op.location)}")
 

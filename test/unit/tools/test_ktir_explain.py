@@ -7,7 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
+import ktir
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.lowering.compile import compile_logical
@@ -105,3 +107,13 @@ def test_text_without_locations(packages: dict[str, Path], tmp_path: Path) -> No
         text = print_module(parse_module((packages["residual"] / "allocated.ktir.mlir").read_text()), debuginfo=False)
     (tmp_path / "x.mlir").write_text(text)
     assert "kernel 'forward_kernel0'" in explain(str(tmp_path / "x.mlir"))
+
+
+def test_an_op_is_called_by_the_nodes_that_it_does_itself(tmp_path: Path) -> None:
+    """Not by all that went into it; a kernel without a line is that of its module."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64)).half()
+    (tmp_path / "x.mlir").write_text(ktir.capture(model, torch.ones(4, 64).half(), stage="allocated", debuginfo=True))
+    text = explain(str(tmp_path / "x.mlir"), machine=False)
+    assert re.findall(r"matmul \S+ of (.*)", text) == ["addmm, permute", "addmm_1, permute_1"]
+    assert "unknown" not in text
+    assert "kernel 'forward_kernel0' (module '0')" in text

@@ -181,6 +181,23 @@ def test_a_plugin_is_listed_and_its_faults_have_a_place(folder: Path) -> None:
     assert "expected the dotted name of a module" in opt(folder, "--load-pass-plugin=./toy_say.py", "--cse", code=1)
 
 
+def test_what_a_pass_leaves_can_be_read_again(folder: Path) -> None:
+    """An attribute that ktir would refuse to read is an error where it is written."""
+    (folder / "toy_mark.py").write_text(PASS.replace('attributes["sym_name"]', 'attributes["ktir.mark"]'))
+    found = opt(folder, "--load-pass-plugin=toy_mark", "--toy-rename", code=1)
+    assert "<stdin>:1:1: error: 'func.func' op has an unknown attribute 'ktir.mark'" in found
+
+
+def test_a_module_in_this_folder_that_is_not_on_the_path(folder: Path) -> None:
+    (folder / "own").mkdir()
+    (folder / "own" / "toy_own.py").write_text(PASS)
+    command = [sys.executable, "-P", "-m", "ktir.tools.ktir_opt", "--load-pass-plugin=toy_own", "--toy-rename"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, input=TEXT, capture_output=True, text=True, env=environment, cwd=folder / "own")
+    wanted = "No module named 'toy_own'; toy_own.py is in this folder, which PYTHONPATH does not name: PYTHONPATH=. does"
+    assert (done.returncode, wanted in done.stderr) == (1, True), done.stderr
+
+
 INSTEAD = """
 from dataclasses import dataclass
 from typing import ClassVar

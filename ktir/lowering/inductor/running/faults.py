@@ -17,7 +17,7 @@ from ktir import config
 from ktir.diagnostics import Diagnostic, KtirError, PassError
 from ktir.lowering.inductor.running.fallback import nests_at
 from ktir.lowering.region_to_ktir.region import Buffer, Region
-from ktir.pipeline import Reproducer, parse_pipeline
+from ktir.pipeline import Pipeline, Reproducer, parse_pipeline
 from ktir.runtime import notices, store
 from ktir.runtime.kernel import ON_EXECUTOR, OURS
 from ktir.runtime.logical import NOTICE, PROGRAM
@@ -58,10 +58,15 @@ def reproducer(text: str, folder: Path | None = None, name: str = "program") -> 
     from ktir.lowering.compile import pipeline
 
     path = (folder or store.new_reproducer()) / f"{name}.reproducer.mlir"
-    steps = parse_pipeline(f"{pipeline(config.current().fewer_cores())},convert-ktir-to-spyre")
+    options = config.current()
+    steps = parse_pipeline(f"{pipeline(options.fewer_cores())},convert-ktir-to-spyre")
+    whose = OURS
+    if options.logical_passes:
+        steps = Pipeline((*parse_pipeline(options.logical_passes), *steps))
+        whose = "the fault lies in ktir or in a pass of 'logical_passes', not in the model"
     unprinted: Any = None
     Reproducer(path, lambda _: text).write(unprinted, steps, verify_each=True)
-    return f"{OURS}; see it again with ktir-opt --run-reproducer {path}"
+    return f"{whose}; see it again with ktir-opt --run-reproducer {path}"
 
 
 def in_the_users_words(error: KtirError, region: Region) -> KtirError:

@@ -17,9 +17,11 @@ import torch
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.utils import fresh_cache
 
+from ktir import config
 from ktir.diagnostics import KtirError, OutOfRange, Unsupported
 from ktir.emulator.machine import Machine
 from ktir.lowering.inductor import wrapper
+from ktir.lowering.inductor.running import faults
 from ktir.registry import pass_class
 from ktir.runtime import cache, failures, metrics, notices
 from ktir.runtime.logical import LogicalExecutable
@@ -249,3 +251,11 @@ def test_what_fails_leaves_a_report(monkeypatch: pytest.MonkeyPatch, category: s
     assert report["failure"]["category"] == category
     assert str(error) in report["failure"]["message"]
     assert report["runtime"]["kernel_name"]
+
+
+def test_what_reproduces_a_fault_runs_passes_of_others_too(tmp_path: Path) -> None:
+    """Where there are some, the fault may be theirs, and is not seen again without them."""
+    with config.patch(logical_passes="cse,canonicalize"):
+        said = faults.reproducer("module {}", tmp_path)
+    assert said.startswith("the fault lies in ktir or in a pass of 'logical_passes', not in the model; see it again with ")
+    assert re.search(r'pipeline: "builtin.module\(cse,canonicalize,', (tmp_path / "program.reproducer.mlir").read_text())
