@@ -21,11 +21,15 @@ from ktir.runtime import cache, failures
 from ktir.runtime.kernel import ON_EXECUTOR
 from ktir.runtime.logical import NOTICE, files_of
 
+_FAULTS: dict[str, dict[str, bytes]] = {}
+"""What is told of the compiler for the chip once the executor has run the program: a program that it refuses, too, is itself at fault."""
+
 
 @functools.lru_cache(512)
 def _compiled(called: str, program: Program, options: object) -> str:
     """The key under which the store has a program. `called`: the operator with its operands, for messages."""
     files: dict[str, bytes] = files_of(program.text, program.arguments)
+    fault = None
     if config.current().engine == "spyre":
         try:
             with context(), ir.Location.unknown():
@@ -44,8 +48,11 @@ def _compiled(called: str, program: Program, options: object) -> str:
             if config.current().fallback == "error":
                 raise faults.as_error(fault, faults.reproducer(program.text)) from error
             files |= {NOTICE: faults.notice(fault)}
-    faults.say(files)
     key = content_hash(files)
+    if fault is None:
+        faults.say(files)
+    else:
+        _FAULTS[key] = files
     cache.store(key, files)
     return key
 
@@ -62,10 +69,13 @@ def is_taken(called: str, program: Program) -> bool:
 
 def launch(called: str, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
     """Run a program on tensors of the host or of the device, which it writes in place."""
-    loaded = cache.load(compiled(called, program))
+    key = compiled(called, program)
+    loaded = cache.load(key)
     own = {a.name: tensors[a.name].detach() for a in program.arguments}
     dense = {name: t.contiguous() for name, t in own.items()}
     loaded(*_operands(list(dense.values())), strict=config.current().fallback == "error")
+    if key in _FAULTS:
+        faults.say(_FAULTS.pop(key))
     for name in program.written:
         if dense[name] is not own[name]:
             own[name].copy_(dense[name])

@@ -51,7 +51,10 @@ BODIES: dict[str, dict[str, str]] = {
         "i": "%n = arith.constant 1 : {T}; %m = arith.constant -1 : {T}; %ab = arith.minsi {0}, %n : {T}; arith.maxsi %ab, %m : {T}",
     },
     "negative": {"f": "arith.negf {0} : {T}", "i": "%n = arith.constant 0 : {T}; arith.subi %n, {0} : {T}"},
-    "positive": {"f": "%n = arith.constant 1.0 : {T}; arith.mulf {0}, %n : {T}"},
+    "positive": {
+        "f": "%n = arith.constant 1.0 : {T}; arith.mulf {0}, %n : {T}",
+        "i": "%n = arith.constant 0 : {T}; arith.addi {0}, %n : {T}",
+    },
     "absolute": {"f": "math.absf {0} : {T}", "i": "math.absi {0} : {T}"},
     "maximum": {"f": "arith.maximumf {0}, {1} : {T}", "i": "arith.maxsi {0}, {1} : {T}", "b": "arith.ori {0}, {1} : {T}"},
     "minimum": {"f": "arith.minimumf {0}, {1} : {T}", "i": "arith.minsi {0}, {1} : {T}", "b": "arith.andi {0}, {1} : {T}"},

@@ -17,6 +17,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "difference": lambda x, y: x - y,
     "product": lambda x, y: x * y,
     "negative": lambda x, y: -x,
+    "positive": lambda x, y: +x + np.positive(y),
     "absolute": lambda x, y: np.abs(x),
     "quotient": lambda x, y: x // np.where(y == 0, 1, y),
     "remainder": lambda x, y: x % np.where(y == 0, 1, y),

@@ -322,3 +322,10 @@ def test_tensors_without_elements(device: str) -> None:
     with metrics.counted() as launches:
         assert weighted_op(x, torch.ones(64, dtype=torch.float16, device=device)).shape == (0, 64)  # with a weight that nothing looks at
     assert launches() == metrics.Launches(0, 0, 0)
+
+
+def test_an_operator_at_fault_is_not_the_compilers(caplog: pytest.LogCaptureFixture) -> None:
+    """Row -1 lies outside, as the executor says, too."""
+    said = error_of(lambda: put_op(X[:4].clone(), X[0], -1))
+    assert "reaches coordinates -1 to -1 in dim 0" in said
+    assert not caplog.records

@@ -438,6 +438,9 @@ def _limited(value: Value, op: ir.Operation) -> Element:
             element = replaced(element, {truths[-1]: true(Leaf(ir.F32Type.get(), held, walk))})
             continue
         if not parts:
+            wide = next((p.type for p in _parts(element) if str(p.type) not in (*FORMATS, "i1")), None)
+            if wide is not None:
+                raise refused(op, f"computes {wide}, but the vector unit has {', '.join(FORMATS)}")
             raise refused(op, f"reads {len(distinct(element))} tensors at once, but the vector unit has {INPUTS} inputs")
         part = max(parts, key=lambda p: len(distinct(p)))
         anchor = place_here()
