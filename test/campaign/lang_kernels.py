@@ -1,5 +1,5 @@
 """Kernels of the language, drawn by a seed: on NumPy, the executor and the chip near what NumPy's float64 gives, on the latter two with a
-grid in the same bits.
+grid in the same bits; and so where the chip's compiler may divide the work of a grid anew.
 
 python test/campaign/lang_kernels.py --programs 500 --seed 0
 """
@@ -50,19 +50,32 @@ def judged(drawn: Drawn, seed: int) -> str:
     except Known as error:
         return f"unknown: {error}"
     kernel, bits = compiled(drawn, name), dict[str, bytes]()
+
+    def off(found: list[Any], *, zeros: bool) -> str:
+        pairs = zip(found, meant, strict=True)
+        listed = (f"argument {k}: {wrong(a, m, zeros=zeros)}" for k, (a, m) in enumerate(pairs) if isinstance(a, np.ndarray))
+        return next((said for said in listed if not said.endswith(": ")), "")
+
     for on in ENGINES:
         found = copies(drawn.arrays)
         try:
             kernel.using(on=on)(*found)
         except Unsupported as error:
             return f"refused: {error.message}" if on == "chip" and str(error).startswith(name) else f"{on}: {error}"
-        for number, (array, known) in enumerate(zip(found, meant, strict=True)):
-            if isinstance(array, np.ndarray) and (said := wrong(array, known, zeros=on in SIGNED)):
-                return f"{on}: argument {number}: {said}"
+        if said := off(found, zeros=on in SIGNED):
+            return f"{on}: {said}"
         bits[on] = b"".join(bits_of(a) for a in found if isinstance(a, np.ndarray))
     if drawn.grid and bits["chip"] != bits["executor"]:
         return "chip: other bits than the executor"
-    return "equal"
+    if not drawn.grid:
+        return "equal"
+    found = copies(drawn.arrays)
+    try:
+        kernel.using(on="chip", way="lift")(*found)
+    except Unsupported:
+        return "equal"
+    said = off(found, zeros=False)
+    return f"lifted: {said}" if said else "equal"
 
 
 def bits_of(array: NDArray[Any]) -> bytes:

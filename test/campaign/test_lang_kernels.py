@@ -47,7 +47,7 @@ def test_what_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         kernel = whole(drawn, name)
 
         class Off:
-            def using(self, on: str) -> Any:
+            def using(self, on: str, way: str = "pin") -> Any:
                 def run(*arrays: Any) -> None:
                     kernel.using(on=on)(*arrays)
                     if on == "chip":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ktir.analysis.calls import functions_of, set_arguments
 from ktir.analysis.interface.parameters import Parameter, parameters
 from ktir.diagnostics import refused
+from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import func, integer_attribute, ir, is_a, linalg, operations
 from ktir.passes.lifting.lifter import Lifter
@@ -54,6 +55,9 @@ def lift(module: ir.Module, numbers: tuple[str, ...]) -> Lifted:
             lifter = Lifter(kernel, {old.arguments[p.position]: a for p, a in zip(buffers, block.arguments, strict=True)}, given)
             lifter.block(old)
             func.ReturnOp([])
+        for p, argument in zip(buffers, block.arguments, strict=True):
+            if "output" in p.role and not _is_stored(argument):
+                raise refused(kernel.operation, f"stores to '{p.name}' on no tile and in no trip, which is not lifted")
         set_arguments(made, [_attributes(p) for p in buffers])
     except Exception:
         made.operation.erase()
@@ -65,6 +69,12 @@ def lift(module: ir.Module, numbers: tuple[str, ...]) -> Lifted:
     kernel.operation.erase()
     made.operation.attributes["sym_name"] = ir.StringAttr.get(name)
     return lifted
+
+
+def _is_stored(memory: ir.Value) -> bool:
+    """Whether something is stored to memory, or to a view or tile of it."""
+    users = [use.owner.operation for use in memory.uses]
+    return any(is_a(op, ktdp.StoreOp) or (not is_a(op, ktdp.LoadOp) and any(map(_is_stored, op.results))) for op in users)
 
 
 def _attributes(p: Parameter) -> ir.DictAttr:

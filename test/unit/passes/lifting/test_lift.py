@@ -198,3 +198,24 @@ def test_refused(text: str, why: str | None) -> None:
         with pytest.raises(Unsupported, match=why):
             lift(module, ())
         assert str(module) == before
+
+
+@lang.kernel
+def never(x, y, z):
+    t = lang.tile_id()
+    z[t] = x[t]
+    for i in lang.range(1):
+
+        @lang.when(i > 0)
+        def _():
+            y[t] = x[t]
+
+
+def test_what_no_trip_writes_is_no_result_of_a_program() -> None:
+    """The author's words, and not those of the level; pinned it runs."""
+    x = np.ones((4, 64), np.float32)
+    with pytest.raises(Unsupported, match="stores to 'y' on no tile and in no trip"):
+        never[4].using(on="chip", way="lift")(x, np.zeros_like(x), np.zeros_like(x))
+    never[4].using(on="chip", way="auto")(x, y := np.zeros_like(x), z := np.zeros_like(x))
+    assert (y == 0).all()
+    assert (z == 1).all()
