@@ -24,22 +24,32 @@ TAILS = ("masked", "padded", "exact")
 """What happens where a loop does not divide: the last core's view is masked, every share is padded, or such splits are not allowed."""
 
 
+_OTHERS = 31
+"""Candidates behind the best one that are kept for who knows a price of all ops."""
+
+
 class Infeasible(KtirError):
     """No division is legal, or a hint cannot be honoured; the message says why."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice and why: its cost, the next best candidate, how many were priced, and how many fell to which rule."""
+    """The choice and why: its cost, the next best candidates, how many were priced, and how many fell to which rule."""
 
     problem: Problem
     target: Target
     division: Division
     layouts: dict[str, Layout]
     cost: Cost
-    runner_up: tuple[Division, Cost] | None
+    others: tuple[tuple[Division, Cost], ...]
+    """The next best candidates: one, or several for a softmax between matmuls, of which the model knows other ops as one number."""
     considered: int
     refused: dict[str, int]
+
+    @property
+    def runner_up(self) -> tuple[Division, Cost] | None:
+        """The next best candidate."""
+        return self.others[0] if self.others else None
 
     @property
     def microseconds(self) -> float:
@@ -171,6 +181,7 @@ def solve(problem: Problem, target: Target, *, tails: str = "masked", hint: Hint
         choices = iter(_hinted(problem, target, tails, hint))
     refused: Counter[str] = Counter()
     best: list[tuple[tuple[float, ...], Division, Cost]] = []
+    most = 1 + (_OTHERS if problem.kind == "softmax" else 1)
     legal: list[tuple[float, Division]] = []
     for division in choices:
         if (reason := solver.refusal(division)) is not None:
@@ -179,20 +190,19 @@ def solve(problem: Problem, target: Target, *, tails: str = "masked", hint: Hint
             legal.append((solver.model.at_least(division), division))
     considered = len(legal)
     for least, division in sorted(legal):
-        if len(best) == 2 and least > best[1][0][0] + 0.001:
+        if len(best) == most and least > best[-1][0][0] + 0.001:
             break  # and so are all that follow
         cost = solver.model.cost(division)
         if cost is None:
             refused["two rows of a core's part do not fit the scratchpad"] += 1
             considered -= 1
-        elif len(best) < 2 or cost.cycles <= best[1][0][0] + 0.001:
-            best = sorted([*best, (_rank(division, cost), division, cost)], key=lambda b: b[0])[:2]
+        elif len(best) < most or cost.cycles <= best[-1][0][0] + 0.001:
+            best = sorted([*best, (_rank(division, cost), division, cost)], key=lambda b: b[0])[:most]
     if not best:
         raise Infeasible(_why_not(problem, target, refused, hint))
     _, division, cost = best[0]
     layouts = {o.name: layout for o in problem.operands if o.layouts and (layout := solver.layout(o, division)) is not None}
-    runner_up = best[1][1:] if len(best) > 1 else None
-    return Plan(problem, target, division, layouts, cost, runner_up, considered, dict(refused))
+    return Plan(problem, target, division, layouts, cost, tuple(b[1:] for b in best[1:]), considered, dict(refused))
 
 
 def _hinted(problem: Problem, target: Target, tails: str, hint: Hint) -> list[Division]:

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from ktir.analysis.attributes.plan_attributes import PlannedKernel
 from ktir.cost.division import Infeasible, Plan, solve
-from ktir.cost.model import Model
 from ktir.cost.problem import Problem
 from ktir.hints import Hint
 from ktir.passes.division.kernel_facts import KernelFacts
@@ -123,18 +122,15 @@ def _several_axes(kernel: KernelFacts, hint: Hint) -> Work:
     return _as_work(kernel, plan)
 
 
-def runner_up(kernel: KernelFacts, work: Work) -> Work | None:
-    """The second best division by the model of a kernel with a softmax between its matmuls, of which both have whole rows of scores; else
-    None. That model knows all ops beside the matmuls as one number of cycles; whoever can tell them apart may compare both.
+def others(kernel: KernelFacts, work: Work) -> list[Work]:
+    """The next best divisions by the model of a kernel with a softmax between its matmuls; none of another kernel. That model knows all
+    ops beside the matmuls as one number of cycles; whoever can tell them apart may compare them.
     """
     plan = work.plan
-    if plan is None or plan.runner_up is None:
-        return None
-    division, cost = plan.runner_up
-    model = Model(plan.problem, plan.target)
-    if not (model.takes_whole_rows(plan.division) and model.takes_whole_rows(division)):
-        return None
-    return _as_work(kernel, replace(plan, division=division, cost=cost, runner_up=(plan.division, plan.cost)))
+    if plan is None or plan.problem.kind != "softmax":
+        return []
+    first = plan.division, plan.cost
+    return [_as_work(kernel, replace(plan, division=d, cost=cost, others=(first,))) for d, cost in plan.others]
 
 
 def _as_work(kernel: KernelFacts, plan: Plan) -> Work:

@@ -17,7 +17,7 @@ from ktir.cost.division import Infeasible
 from ktir.hints import Hint
 from ktir.mlir import func
 from ktir.passes.division.kernel_facts import KernelFacts
-from ktir.passes.division.work import Work, divide, runner_up
+from ktir.passes.division.work import Work, divide, others
 from ktir.passes.kernels.clustering import Clustering, Move
 from ktir.passes.layouts.buffers import Buffers
 from ktir.passes.layouts.physical_items import PhysicalItems
@@ -107,11 +107,10 @@ class Draft:
             first = divide(facts, self.wishes.hint)
         except Infeasible:
             return None
-        second = runner_up(facts, first)
-        if second is None:
+        if not (more := others(facts, first)):
             return first
-        prices = [kernel_price(facts, work, self.wishes.target).cycles for work in (first, second)]
-        return second if prices[1] < prices[0] * GAIN else first
+        price, best = min(((kernel_price(facts, work, self.wishes.target).cycles, i) for i, work in enumerate(more)))
+        return more[best] if price < kernel_price(facts, first, self.wishes.target).cycles * GAIN else first
 
     def sticks(self) -> dict[Node, Configuration]:
         """What lies in the stick at each op."""

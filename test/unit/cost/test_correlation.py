@@ -29,6 +29,15 @@ def test_prices_of_some() -> None:
     assert 0.95 < median(m.ratio for m in found) < 1.05, "in cycles, not in order alone"
 
 
+@pytest.mark.parametrize(("name", "most"), [("16 heads 33x100x32", 4200), ("8 heads 1x700x64", 11_200)])
+def test_attention_is_divided_by_the_price_of_all_its_ops(name: str, most: int) -> None:
+    """By that of its matmuls and of how much it moves, these took 8,729 and 13,376 cycles."""
+    (case,) = (c for c in cases() if c.name == name)
+    (found,) = measure(case, DATASHEET)
+    assert found.cycles < most
+    assert found.ratio == pytest.approx(1, abs=0.1)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("target", list(PRESETS.values()), ids=list(PRESETS))
 def test_rank_correlation_of_all(target: Target) -> None:
