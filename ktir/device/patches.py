@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import _tensor_str
 from torch._C._dynamo import eval_frame as frames
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from ktir.device.profiler import hooks
 from ktir.device.tensors import current, randomness, statistics, streams
@@ -95,6 +96,9 @@ def _moved(original: Any) -> Any:
     @functools.wraps(original)
     def apply(self: torch.nn.Module, fn: Callable[..., Any], recurse: bool = True) -> Any:
         own = [p for p in self._parameters.values() if p is not None]
+        for p in own:
+            if isinstance(p, UninitializedTensorMixin):
+                _lazily(p, fn)
         if torch.__future__.get_swap_module_params_on_conversion() or not any(_arrives(p, fn) for p in own):
             return original(self, fn, recurse)
         if recurse:
@@ -107,6 +111,15 @@ def _moved(original: Any) -> Any:
         return original(self, fn, False)
 
     return apply
+
+
+def _lazily(param: Any, fn: Callable[..., Any]) -> None:
+    """Let a parameter that has no size yet be one of the device, where a conversion brings it there."""
+    moved = fn(param)
+    if moved.device.type == "spyre" != param.device.type:
+        new = type(param)(param.requires_grad, device=moved.device, dtype=moved.dtype)
+        with torch._C.DisableTorchFunctionSubclass():  # such parameters refuse to be looked at
+            torch.utils.swap_tensors(param, new)
 
 
 def _exchanged(move: Callable[[], Any], fn: Callable[..., Any], own: list[torch.nn.Parameter]) -> bool:

@@ -155,10 +155,7 @@ def operators() -> torch.library.Library:
 
 def _to(stock: Callable[..., torch.Tensor], self: torch.Tensor, *args: Any, device_layout: Any = None, **kwargs: Any) -> torch.Tensor:
     if device_layout is None:
-        moved = stock(self, *args, **kwargs)
-        if isinstance(self, UninitializedTensorMixin) and moved.device.type == "spyre" != self.device.type:
-            raise ValueError("a lazy module cannot move to 'spyre' before its first call; make it there, with device='spyre'")
-        return moved
+        return stock(self, *args, **kwargs)
     moved = stock(self, *(args or ((self.device if self.device.type == "spyre" else "spyre",) if not kwargs else ())), **kwargs)
     if moved.device.type != "spyre":
         raise ValueError(f"device_layout is for tensors on the device 'spyre', but got device '{moved.device}'")
@@ -181,6 +178,8 @@ def _linear(stock: Callable[..., Any], self: torch.nn.Linear, fn: Any, *args: An
     """A weight lies as matmuls want it when its module comes to the device: of 16 bits, its output features lie along the sticks."""
     module = stock(self, fn, *args, **kwargs)
     weight = self.weight
+    if isinstance(weight, UninitializedTensorMixin):
+        return module
     kind = _TYPES.get(weight.dtype)
     if weight.device.type == "spyre" and kind is not None and weight.is_floating_point() and weight.numel():
         from ktir.layout import Layout

@@ -363,8 +363,15 @@ def test_generators_of_another_device_are_refused() -> None:
 def test_lazy_modules() -> None:
     assert nn.LazyLinear(3).to(torch.float16).half().weight.dtype == torch.float16
     assert nn.LazyLinear(3, device="spyre")(torch.ones(2, 4, device="spyre")).shape == (2, 3)
-    with pytest.raises(ValueError, match="a lazy module cannot move to 'spyre' before its first call"):
-        nn.LazyLinear(3).to("spyre")
+    for lazy in (nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.LazyConv1d(3, 2)):
+        model = nn.Sequential(lazy)
+        own = model[0].weight
+        optimizer = torch.optim.SGD(model.parameters(), 0.5)
+        x = torch.arange(24.0).view(2, 3, 4)
+        got = model.to("spyre")(x.to("spyre"))
+        assert model[0].weight is own is optimizer.param_groups[0]["params"][0]
+        assert {t.device.type for t in model.state_dict().values()} == {"spyre"}
+        torch.testing.assert_close(got.cpu(), model.to("cpu")(x))
 
 
 @pytest.mark.parametrize("preserve", [True, False])
