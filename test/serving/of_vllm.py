@@ -1,7 +1,8 @@
 # pyright: reportMissingImports=false
 """A plugin of pytest that runs vLLM's own tests on the chip: `-p of_vllm`, in a folder with the `tests` of vLLM's sources.
 
-of_vllm.yaml says which tests there are, and why some are left out. A test that passes without a launch of the chip fails.
+Tests of generation have tiny models of the kinds that they name, and an engine for short prompts. of_vllm.yaml says which tests there are,
+and why some are left out. A test that passes without a launch of the chip fails.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 import torch
 import yaml
 from stand_ins import CONFIGURATIONS, redirections
+from tiny_kinds import KINDS
 
 from ktir.runtime import metrics
 from ktir.vllm.attention import PagedAttention, PagedAttentionBackend, StepInputs
@@ -27,6 +30,8 @@ from ktir.vllm.programs import Programs, groups
 from ktir.vllm.runner import Inputs
 
 LIST = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+SIZES = {"max_model_len": 256, "max_num_seqs": 4, "max_num_batched_tokens": 256}
+"""Of an engine, where a test says nothing else."""
 MOST_BLOCKS = 4096
 """Of the 8192 that tests make; so many of a large model's can be addressed."""
 
@@ -103,11 +108,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kind, why = listed(item.nodeid)
         if kind == "leave":
             item.add_marker(pytest.mark.skip(reason=f"left out: {why}"))
-    named = {str(value) for item in items for value in getattr(getattr(item, "callspec", None), "params", {}).values()}
-    redirections(Path(os.environ["KTIR_STAND_INS"]), named & CONFIGURATIONS.keys())
+    running = [item for item in items if not item.get_closest_marker("skip")]
+    named = {str(value) for item in running for value in getattr(getattr(item, "callspec", None), "params", {}).values()}
+    redirections(Path(os.environ["KTIR_STAND_INS"]), named & (CONFIGURATIONS.keys() | KINDS.keys()))
+    _short(import_module("tests.conftest").VllmRunner)
     for module in {getattr(item, "module", None) for item in items}:
         if hasattr(module, "BACKENDS_TO_TEST"):
             _ours(module)
+
+
+def _short(runner: Any) -> None:
+    """Let vLLM's class that runs an engine for a test make it for short prompts, of the model that stands for the one that is named."""
+    stock = runner.__init__
+    standing = import_module("vllm.transformers_utils.utils").maybe_model_redirect
+
+    def init(self: Any, model_name: str, *others: Any, **options: Any) -> None:
+        if options.get("tokenizer_name"):
+            options["tokenizer_name"] = standing(options["tokenizer_name"])
+        stock(self, standing(model_name), *others, **SIZES | options)
+
+    runner.__init__ = init
 
 
 def _ours(module: Any) -> None:

@@ -35,7 +35,7 @@ test-vllm: $(VLLM_VENV)/.stamp
 # The tests of vLLM's sources that of_vllm.yaml lists, in a folder of their own, where no sources of vLLM hide what is installed.
 OF_VLLM :=
 SOURCES := $(VLLM_BUILD)/sources
-TESTS_OF_VLLM := tests/v1/attention/test_attention_backends.py
+TESTS_OF_VLLM := tests/v1/attention/test_attention_backends.py tests/models/language/generation/test_common.py
 
 $(SOURCES)/tests: $(VLLM_VENV)/.stamp
 	$(VLLM_PIP) tblib

@@ -1,11 +1,13 @@
 # pyright: reportMissingImports=false
-"""Configurations that stand where vLLM's own tests of attention name models of a hub, of which they read the dimensions alone."""
+"""What stands where vLLM's own tests name models of a hub: configurations where they read the dimensions alone, else tiny models."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from tiny_kinds import make_kind
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "meta-llama/Meta-Llama-3-8B": {
@@ -58,7 +60,10 @@ def redirections(folder: Path, names: set[str]) -> Path:
     for name in sorted(names):
         place = folder / name.replace("/", "--")
         place.mkdir(parents=True, exist_ok=True)
-        (place / "config.json").write_text(json.dumps(CONFIGURATIONS[name]))
+        if name in CONFIGURATIONS:
+            (place / "config.json").write_text(json.dumps(CONFIGURATIONS[name]))
+        elif not (place / "model.safetensors").exists():
+            make_kind(name, place)
         found[name] = str(place)
     (folder / "models.json").write_text(json.dumps(found))
     return folder / "models.json"
