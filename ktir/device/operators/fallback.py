@@ -137,7 +137,7 @@ class _Call:
         for name, host in self.outs.items():
             ours = named[name]
             if ours.size() != host.size():
-                ours.resize_(host.size())
+                _resized_as(ours, host)
             if host.numel():
                 on_host(ours, write=True).copy_(host)
                 record(ours, "H2D")
@@ -238,10 +238,17 @@ def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
         raise eager.HostRefuses("")
     for target, result in pairs:
         if target.shape != result.shape:
-            target.resize_(result.shape)
+            _resized_as(target, result)
         target.copy_(result)
     results = tuple(named[name] if name else new.pop(0) for name in schema.returned)
     return results[0] if len(results) == 1 else results
+
+
+def _resized_as(target: torch.Tensor, result: torch.Tensor) -> None:
+    """What `out=` gives a tensor of another size: the size of the result, and its order of elements."""
+    target.resize_(result.shape)
+    if target.stride() != result.stride() and torch.ops.aten.is_non_overlapping_and_dense(result):
+        target.as_strided_(result.shape, result.stride(), int(target.storage_offset()))
 
 
 _INDEXED = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")

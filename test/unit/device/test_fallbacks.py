@@ -65,6 +65,25 @@ def test_operands_on_two_devices() -> None:
         torch.normal(x.to("spyre"), x.abs())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # on the chip, and on the host
+@pytest.mark.parametrize(
+    "call",
+    [
+        torch.neg,
+        lambda x, out: torch.sum(x, 0, out=out),
+        lambda x, out: torch.add(x, 1, out=out),
+        lambda x, out: torch.mm(x, x.t(), out=out),
+    ],
+)
+def test_results_of_another_size_have_the_order_of_the_host(call: Any, dtype: torch.dtype) -> None:
+    x = torch.arange(12, dtype=dtype).view(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, expected = (call(t.t(), out=torch.empty(2, 0, dtype=dtype, device=t.device)) for t in (x.to("spyre"), x))
+    assert found.stride() == expected.stride()
+    assert torch.equal(found.cpu(), expected)
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "place of the largest": (torch.argmax, torch.tensor([True, False])),
     "fractions of integers": (lambda x: x.frac_(), torch.arange(3)),
