@@ -27,6 +27,7 @@ def test_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         text_mistakes.sys.stderr.write("kernel.mlir: error: wrong\n")
         return 1
 
+    text_mistakes.sources()  # are kept: what runs of a kernel is found with the tools as they are
     run = text_mistakes.ktir_run.main
 
     def other_values(words: list[str]) -> int:
