@@ -10,7 +10,17 @@ import numpy as np
 
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency
 from ktir.isa.access import Access
-from ktir.isa.cycles import adds_over_ring, array_cycles, lane_products, op_cycles, per_lane, ring_cycles, ring_route, turnaround_cycles
+from ktir.isa.cycles import (
+    MOVES,
+    adds_over_ring,
+    array_cycles,
+    lane_products,
+    op_cycles,
+    per_lane,
+    ring_cycles,
+    ring_route,
+    turnaround_cycles,
+)
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
@@ -129,9 +139,8 @@ class _Counter:
         self.stages += 1
         for op, part in zip(body, w.parts, strict=True):
             count = runs * w["groups"] * (w["sticks"] if part == "each" else 1)
-            cycles = op_cycles(op, self.target)
-            self.busy["SFP"] += count * cycles
-            if cycles:
+            self.busy["SFP"] += count * op_cycles(op, self.target)
+            if op.does not in MOVES:
                 self.vector_ops += count * LANES * self.kernel.cores * self.target.corelets
 
     def _transfer(self, w: Word, trips: dict[int, int]) -> None:

@@ -11,6 +11,8 @@ from ktir.isa.program import Kernel, Word
 from ktir.target import LANES, PAIRS, STICK_BYTES, Target
 
 _FREE = (Does.TAKE, Does.GIVE, Does.CONSTANT)
+MOVES = (*_FREE, Does.MASK, Does.LIVE)
+"""What the vector unit does that is no operation on numbers."""
 
 
 def op_cycles(word: Word, target: Target) -> int:

@@ -18,14 +18,15 @@ from ktir.dialects.module_level import Level
 from ktir.dialects.structured import Generic
 from ktir.emulator.machine import Machine
 from ktir.emulator.machine.reports.report import KernelReport
+from ktir.emulator.machine.reports.roofline import Roofline, bandwidth, pt_peak, roofline, sfp_peak
 from ktir.isa.program import Kernel, Program, own_nodes
 from ktir.isa.resources import Bound
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import func, ir
 from ktir.passes.levels.function_rules import moves_residents
-from ktir.target import LANES, Target, element_bytes
+from ktir.target import Target, element_bytes
 
-Ran = tuple[KernelReport, Bound] | None
+Ran = tuple[KernelReport, Bound, Roofline] | None
 """What the emulated machine says of a kernel, if it ran."""
 
 _WIDTH = 48
@@ -57,7 +58,9 @@ def report(module: ir.Module, target: Target, *, machine: bool = True) -> str:
     program = lower_program(module)
     functions = functions_of(module)
     ran = Machine(program, target) if machine else None
-    counted = [None] * len(program.kernels) if ran is None else [*zip(ran.report.kernels, ran.bottlenecks.kernels, strict=True)]
+    counted: list[Ran] = [None] * len(program.kernels)
+    if ran is not None:
+        counted = [*zip(ran.report.kernels, ran.bottlenecks.kernels, roofline(ran.trace, target), strict=True)]
     runs = Counter(kernel.name for kernel in program.kernels)
     first = {kernel.name: kernel for kernel in reversed(program.kernels)}
     works = {name: kernel_work(first[name], target) for name in runs}
@@ -94,8 +97,8 @@ def _kernel(
     program: Program, kernel: Kernel, function: func.FuncOp, work: KernelWork, counted: Ran, target: Target, runs: int
 ) -> Iterator[str]:
     times = f", {runs} times" if runs > 1 else ""
-    place = origin_text(function.location)
-    yield f"kernel '{kernel.name}'{times}" + ("" if place == "<unknown>" else f" ({place})")
+    origin = origin_text(function.location)
+    yield f"kernel '{kernel.name}'{times}" + ("" if origin == "<unknown>" else f" ({origin})")
     block = function.regions[0].blocks[0]
     yield f"  grid: {kernel.cores} of {target.cores} cores; {_division(function)}"
     yield from _loops(block, 1, {s.nodes: nodes for s, nodes in own_nodes(program.sources).items()})
@@ -105,12 +108,14 @@ def _kernel(
     yield "  predicted: " + work.cost.lines(target)[0]
     yield from (f"  {line}" for line in work.cost.lines(target)[1:])
     if counted is not None:
-        report, bound = counted
+        report, bound, place = counted
         off = work.cost.cycles / report.cycles - 1
         used = f"memory {report.dram_utilisation:.0%} busy"
         yield f"  emulated: {_time(report.cycles, target)} ({report.cycles:,} cycles), {used}; the prediction is {off:+.0%} off"
         yield f"  {bound}; {bound.resource.remedy}"
-    yield "  roofline: " + roofline(work, kernel, target)
+    else:
+        place = _predicted(work, kernel, target)
+    yield f"  roofline: {place.place}"
 
 
 def _division(function: func.FuncOp) -> str:
@@ -235,21 +240,7 @@ def _traffic(program: Program, work: KernelWork) -> Iterator[str]:
         yield f"    {'read ' if x.reads else 'write'} {program.arguments[x.argument].name}: {x.moved:,} bytes{sharing}{runs}"
 
 
-def roofline(work: KernelWork, kernel: Kernel, target: Target) -> str:
-    """Where a kernel stands: intensity, which side of the ridge, and how much of the attainable rate it reaches."""
-    peak = 2 * kernel.cores * target.corelets * LANES * LANES / target.pt_row_cycles * target.pt_efficiency
-    if work.multiplications:
-        peak *= work.multiplications / work.lane_products
-    else:
-        peak = kernel.cores * target.corelets * LANES
-    moved = work.cost.dram_bytes
-    intensity = work.flops / moved if moved else float("inf")
-    ridge = peak / target.dram_bytes_per_cycle
-    attainable = min(peak, intensity * target.dram_bytes_per_cycle)
-    side = "memory" if intensity < ridge else "compute"
-    reached = work.flops / work.cost.cycles / attainable if attainable else 0.0
-    unit = "PT" if work.multiplications else "SFP"
-    return (
-        f"{intensity:.2f} flop/byte on the {side} side of the ridge at {ridge:.0f} ({unit} of {kernel.cores} cores); "
-        f"{reached:.0%} of the attainable {attainable * target.clock_ghz:,.0f} Gflop/s"
-    )
+def _predicted(work: KernelWork, kernel: Kernel, target: Target) -> Roofline:
+    """Where a kernel stands if it takes as long as predicted."""
+    peak = pt_peak(target) * work.multiplications / work.lane_products if work.multiplications else sfp_peak(target)
+    return Roofline(kernel.name, work.flops, round(work.cost.dram_bytes), target.microseconds(work.cost.cycles), peak, bandwidth(target))

@@ -17,6 +17,7 @@ from ktir.mlir import func, ir
 from ktir.package import read
 from ktir.runtime.executable import Executable
 from ktir.target import DATASHEET
+from ktir.tools import ktir_report
 from ktir.tools.ktir_explain import explain, main
 from ktir.tools.shared.explain import buffers
 
@@ -47,6 +48,17 @@ def test_figures_are_those_of_the_program(packages: dict[str, Path], name: str) 
 
 
 @pytest.mark.parametrize("name", [p.stem for p in PROGRAMS])
+def test_there_is_one_roofline(packages: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of `ktir-report`; at the predicted time, too, a kernel has as many operations per byte."""
+    assert ktir_report.main([str(packages[name])]) == 0
+    reported = re.findall(r"^  kernel '.*': (.*(?:below the roof of|of memory).*)", capsys.readouterr().out, re.MULTILINE)
+    found = re.findall(r"roofline: (.*)", explain(str(packages[name])))
+    assert found == reported != []
+    predicted = re.findall(r"roofline: (.*)", explain(str(packages[name]), machine=False))
+    assert [words.split(",")[0] for words in predicted] == [words.split(",")[0] for words in found]
+
+
+@pytest.mark.parametrize("name", [p.stem for p in PROGRAMS])
 def test_scratchpad_map(packages: dict[str, Path], name: str) -> None:
     """The map shows what the allocation says: its top, and places side by side where nothing is reused."""
     with context(), ir.Location.unknown():
@@ -71,7 +83,7 @@ def test_outline_of_a_linear_layer(packages: dict[str, Path]) -> None:
         "each byte for 15 cores at once",
         "bound by the memory",
         "fewer cycles without it; ",
-        "on the memory side of the ridge at",
+        "below the roof of memory",
     ):
         assert part in text
 

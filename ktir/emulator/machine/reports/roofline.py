@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 from ktir.emulator.machine.program.body import END, START, STICK
 from ktir.emulator.machine.trace.trace import Event, Trace
-from ktir.isa.cycles import lane_products, per_lane
+from ktir.isa.cycles import MOVES, lane_products, per_lane
 from ktir.isa.instructions import Does
 from ktir.target import LANES, Target
-
-_MOVES = (Does.TAKE, Does.GIVE, Does.CONSTANT, Does.MASK, Does.LIVE)
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,18 @@ class Roofline:
         """The rate at which the kernel moves bytes of memory, in GB/s."""
         return self.bytes / self.microseconds / 1000 if self.microseconds else 0.0
 
-    def __str__(self) -> str:
+    @property
+    def place(self) -> str:
+        """In words."""
         if not self.flops:  # a roof of operations says nothing of it
             moved = f", {self.moved:.1f} of {self.bandwidth:.1f} GB/s ({self.moved / self.bandwidth:.0%})"
-            rates = moved if self.bytes else " and no bytes"
-            return f"kernel '{self.name}': no operations{rates} of memory"
+            return f"no operations{moved if self.bytes else ' and no bytes'} of memory"
         rates = f"{self.attained:.1f} of {self.possible:.1f} GFLOP/s"
         density = f"{self.intensity:,.2f} operations per byte" if self.bytes else "no bytes of memory"
-        return f"kernel '{self.name}': {density}, {rates} ({self.share:.0%}) below the roof of {self.roof}"
+        return f"{density}, {rates} ({self.share:.0%}) below the roof of {self.roof}"
+
+    def __str__(self) -> str:
+        return f"kernel '{self.name}': {self.place}"
 
 
 def pt_peak(target: Target) -> float:
@@ -114,5 +116,5 @@ def _flops(e: Event) -> int:
     steps = last - first
     groups = steps / body.sticks  # a part of a REP has its share of what a group does once
     per_phase = {START: groups, STICK: steps, END: groups}
-    done = sum(per_phase[phase] * LANES for word, phase in zip(body.words, body.phases, strict=True) if word.does not in _MOVES)
+    done = sum(per_phase[phase] * LANES for word, phase in zip(body.words, body.phases, strict=True) if word.does not in MOVES)
     return round(done)
