@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import _tensor_str
 from torch._C._dynamo import eval_frame as frames
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.nn.parameter import is_lazy
 
 from ktir.device.profiler import hooks
 from ktir.device.tensors import current, randomness, statistics, streams
@@ -97,7 +97,7 @@ def _moved(original: Any) -> Any:
     def apply(self: torch.nn.Module, fn: Callable[..., Any], recurse: bool = True) -> Any:
         own = [p for p in self._parameters.values() if p is not None]
         for p in own:
-            if isinstance(p, UninitializedTensorMixin):
+            if is_lazy(p):
                 _lazily(p, fn)
         if torch.__future__.get_swap_module_params_on_conversion() or not any(_arrives(p, fn) for p in own):
             return original(self, fn, recurse)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.nn.parameter import UninitializedTensorMixin, is_lazy  # type: ignore[attr-defined]
 
 from ktir.device.tensors.storage import allocation_of, on_card
 from ktir.target import held, is_half
@@ -178,7 +178,7 @@ def _linear(stock: Callable[..., Any], self: torch.nn.Linear, fn: Any, *args: An
     """A weight lies as matmuls want it when its module comes to the device: of 16 bits, its output features lie along the sticks."""
     module = stock(self, fn, *args, **kwargs)
     weight = self.weight
-    if isinstance(weight, UninitializedTensorMixin):
+    if is_lazy(weight):
         return module
     kind = _TYPES.get(weight.dtype)
     if weight.device.type == "spyre" and kind is not None and weight.is_floating_point() and weight.numel():

@@ -87,7 +87,7 @@ class SharedChannels:
             return False
         r = min(self.pending, key=lambda r: (r.time, r.unit))
         self.pending.remove(r)
-        moved = self.memory_cycles(r.read, r.written)
+        moved = self._memory_cycles(r.read, r.written)
         r.start = r.time
         if self.contended and moved and self.memory_free > r.start:
             r.start, r.chain = self.memory_free, self.memory_chain
@@ -104,7 +104,7 @@ class SharedChannels:
             self.ring_spans.append((r.start, r.start + r.ring))
         return True
 
-    def memory_cycles(self, read: int, written: int) -> int:
+    def _memory_cycles(self, read: int, written: int) -> int:
         """Bytes at the channel's rate, and what turning around costs: as much as the smaller one of reads and writes grows by."""
         if Resource.MEMORY in self.free:
             return 0
