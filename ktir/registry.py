@@ -9,7 +9,7 @@ Plugins add to them: modules that `add_plugin` is given, and entry points of ins
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktir.diagnostics import KtirError
 from ktir.target import PRESETS, Target
+from ktir.version import sources_hash
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -205,6 +206,21 @@ def known_passes() -> list[str]:
     return [*pass_modules(), *plugin_names(), *entries("ktir.passes")]
 
 
-def rewrites() -> tuple[Callable[[Any], None], ...]:
-    """What is done to graphs of operators before they are lowered, by kernels that stand above the lowering: known by name alone."""
-    return importlib.import_module("ktir.library.packed").REWRITES
+_REWRITES = "ktir.rewrites"
+
+
+def rewrites(operators: Set[str]) -> list[Callable[[Any], None]]:
+    """What installed packages, ours among them, do to a graph that has one of these operators, before it is lowered: entry points of
+    `ktir.rewrites`, whose names are operators, as `aten.bitwise_and`. Raises KtirError for one that cannot be loaded."""
+    return list(dict.fromkeys(load_entry(_REWRITES, name) for name in entries(_REWRITES) if name in operators))
+
+
+@cache
+def outside_rewrites() -> tuple[str, ...]:
+    """What tells the rewrites of other packages from others of these names: where they are, and a hash of the package's files."""
+    found = []
+    for name, entry in entries(_REWRITES).items():
+        if (package := entry.module.partition(".")[0]) != "ktir":
+            load_entry(_REWRITES, name)
+            found.append(f"{name} = {entry.value} {sources_hash(package)}")
+    return tuple(found)

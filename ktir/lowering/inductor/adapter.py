@@ -224,8 +224,8 @@ class PassOfThread(_OfThread, CustomGraphModulePass):
 
 
 def identity() -> tuple[Any, ...]:
-    """What must enter every cache key: version, sources, options, hints."""
-    return ("ktir", version.__version__, version.sources_hash(), config.current().key(), str(hints.current()))
+    """What must enter every cache key: version, sources, options, hints, what other packages do to graphs."""
+    return ("ktir", version.__version__, version.sources_hash(), config.current().key(), str(hints.current()), registry.outside_rewrites())
 
 
 class MarkRefused(CustomGraphModulePass):
@@ -248,26 +248,14 @@ class MarkRefused(CustomGraphModulePass):
         return (*identity(), self._nonce)
 
 
-_aten = torch.ops.aten
-_BITS = {
-    _aten.bitwise_and,
-    _aten.__and__,
-    _aten.bitwise_right_shift,
-    _aten.__rshift__,
-    _aten._weight_int4pack_mm_for_cpu,
-}
-"""Operators without which nothing is unpacked."""
-
-
 class RoundValues(CustomGraphPass):
     """Makes the roundings between operators of the user's program explicit, and copies of what is written, before any pass of Inductor."""
 
     def __call__(self, graph: fx.Graph) -> None:
         strides.copy_overlapping(graph)
         exponents_as_bytes(graph)
-        if any(getattr(node.target, "overloadpacket", None) in _BITS for node in graph.nodes):
-            for rewrite in registry.rewrites():
-                rewrite(graph)
+        for rewrite in registry.rewrites({str(getattr(node.target, "overloadpacket", "")) for node in graph.nodes}):
+            rewrite(graph)
             lower_new_operators()
         rounding.mark(graph)
 

@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
@@ -19,6 +20,7 @@ Executor = Callable[[OpReader], Action]
 ScalarReader = Callable[[OpReader], ScalarOp | tuple[ScalarOp, ...]]
 """Reads the meaning of an op; of one with several results, one meaning per result."""
 
+_DIALECTS = Path(__file__).parents[1] / "dialects"
 _executors: dict[str, Executor] = {}
 _scalars: dict[str, ScalarReader] = {}
 _on_pairs: dict[str, ScalarReader] = {}
@@ -75,8 +77,7 @@ def meaning(op: OpReader, reader: ScalarReader) -> ScalarOp | tuple[ScalarOp, ..
 
 @cache
 def _load() -> None:
-    folder = importlib.import_module("ktir.emulator.reference.dialects")
-    for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+    for module in pkgutil.walk_packages([str(_DIALECTS)], "ktir.emulator.reference.dialects."):
         importlib.import_module(module.name)
 
 
