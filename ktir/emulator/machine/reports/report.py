@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from ktir.emulator import notebook
@@ -127,6 +126,13 @@ class MachineReport:
     target: str
     clock_ghz: float
     kernels: tuple[KernelReport, ...] = field(default=())
+    load: Load = field(init=False, repr=False, compare=False)
+    """All kernels together. Made at once: who watches a card asks from a thread of its own, while the report may be written to a file."""
+
+    def __post_init__(self) -> None:
+        pt = sum(u.busy for k in self.kernels for u in k.units if u.unit is Unit.PT)
+        read, written = sum(k.dram_read for k in self.kernels), sum(k.dram_written for k in self.kernels)
+        object.__setattr__(self, "load", Load(read, written, pt / max(self.cycles, 1)))
 
     @property
     def cycles(self) -> int:
@@ -142,13 +148,6 @@ class MachineReport:
     def dram_bytes(self) -> int:
         """Bytes read and written by all kernels."""
         return sum(k.dram_read + k.dram_written for k in self.kernels)
-
-    @cached_property
-    def load(self) -> Load:
-        """All kernels together."""
-        pt = sum(u.busy for k in self.kernels for u in k.units if u.unit is Unit.PT)
-        read, written = sum(k.dram_read for k in self.kernels), sum(k.dram_written for k in self.kernels)
-        return Load(read, written, pt / max(self.cycles, 1))
 
     def __str__(self) -> str:
         head = f"program '{self.program}' on {self.target} at {self.clock_ghz} GHz: {self.cycles} cycles, {self.microseconds:.2f} us"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,3 +86,18 @@ def test_bytes_that_are_not_whole() -> None:
         assert from_bytes(data[:at]) is None
         assert from_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]) is None
     assert from_bytes(b"") is None
+
+
+def test_a_report_that_is_looked_at_meanwhile_is_kept() -> None:
+    """The monitor's thread does so at any time: here in the middle of writing."""
+    kept = Machine(next(sound(range(9))).program, DATASHEET).kept()
+
+    class Name(str):
+        def __reduce__(self) -> tuple[type[str], tuple[str]]:
+            assert report.load.read >= 0
+            return str, (str(self),)
+
+    report = replace(kept.report, program=Name(kept.report.program))
+    found = from_bytes(to_bytes(replace(kept, report=report)))
+    assert found is not None
+    assert (found.report, found.report.load) == (kept.report, kept.report.load)
