@@ -398,6 +398,8 @@ def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
     most = _E4M3_MOST if kind == "f8E4M3FN" else np.float32(65536)
     with quiet():
         result = np.asarray(np.clip(x, -most, most, out=out))  # of one number, too
+        nan = np.isnan(result) if kind == "f8E5M2" else np.False_
+        kept = result[nan] if nan.any() else None
         unit = np.maximum(result.view(np.uint32) & _EXPONENT, least)
         unit += np.uint32(((23 - fraction) << 23) | 0x400000)
         sign = result.view(np.uint32) & _SIGN
@@ -407,6 +409,8 @@ def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
         np.bitwise_or(bits, sign, out=bits)
         if kind == "f8E5M2":
             np.copyto(result, np.copysign(np.float32(np.inf), result), where=np.abs(result) > np.float32(57344))
+        if kept is not None:  # arithmetic would make another NaN of one that signals
+            result[nan] = kept
     return result
 
 

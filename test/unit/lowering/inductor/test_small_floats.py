@@ -89,10 +89,8 @@ def test_a_rounding_between_ops(small: torch.dtype) -> None:
 @pytest.mark.parametrize("small", SMALL)
 @pytest.mark.parametrize("f", [lambda x: x.t().contiguous(), lambda x: torch.cat([x, x[1:]]), lambda x: x[:, 3:9].clone()])
 def test_moves(f: Callable[[torch.Tensor], torch.Tensor], small: torch.dtype) -> None:
-    """Bits of NaN too, but of the one of float8_e5m2 that signals."""
+    """Bits of NaN too."""
     x = codes(small)
-    if small == E5M2:
-        x = torch.where(x.view(torch.uint8) & 127 == 0x7D, 0x7F, x.view(torch.uint8)).view(E5M2)
     assert torch.equal(run(f, x).view(torch.uint8), f(x).contiguous().view(torch.uint8))
 
 
