@@ -30,6 +30,10 @@ _IDENTITIES: dict[str, Callable[[str], float]] = {
 }
 
 
+_SIGNED = {"bool": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64"}
+"""What orders numbers without sign as they are ordered."""
+
+
 class Reductions:
     """Emits the reductions of a nest with these loops."""
 
@@ -149,15 +153,16 @@ class Reductions:
         return [tensor_node(Operand(t, labels), d) for t, d in zip(tensors, dtypes, strict=True)]
 
     def sort(self, args: Sequence[Node], dtypes: Sequence[str], *, stable: bool, descending: bool) -> list[Node]:
-        """Values sorted along the reduction loop by the first of them."""
+        """Values sorted along the reduction loop by the first of them: numbers without sign, and truth values, as wider ones with it."""
         if not self._reduction:
             return list(args)
-        axis = self._axis()
-        flags = f"dimension = {axis} : i64" + (", descending" if descending else "") + (", stable" if stable else "")
-        if is_unsigned(dtypes[0]):
+        flags = f"dimension = {self._axis()} : i64" + (", descending" if descending else "") + (", stable" if stable else "")
+        types = [_SIGNED.get(dtype, dtype) for dtype in dtypes]
+        if is_unsigned(types[0]):
             raise NoScalarForm(f"sort of {dtypes[0]}")
-        values = [self._whole(node, dtype) for node, dtype in zip(args, dtypes, strict=True)]
-        return self._results(self._writer.along("ktir.sort", values, flags), dtypes)
+        found = self._writer.along("ktir.sort", [self._whole(a, t) for a, t in zip(args, types, strict=True)], flags)
+        results = zip(self._results(found, types), types, dtypes, strict=True)
+        return [node if wide == dtype else Node("to_dtype", dtype, (node,)) for node, wide, dtype in results]
 
     def scan(self, args: Sequence[Node], dtypes: Sequence[str], combine: Callable[[Body, list[Scalar]], list[Scalar]]) -> list[Node]:
         """Inclusive scan along the reduction loop. Narrow floats are combined in f32, as sums are."""

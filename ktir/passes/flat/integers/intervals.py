@@ -305,6 +305,13 @@ def whole_numbers(a: Interval) -> Interval:
     return Interval(trunc(a.low), trunc(a.high))
 
 
+def _power(each: Interval, trips: int) -> Interval:
+    """Products of so many of it. Of more than 64 factors any that is not -1, 0 or 1 gives more than 64 bits hold."""
+    most = max(abs(each.low), abs(each.high))
+    trips = min(trips, 64)
+    return Interval(each.low**trips if each.low >= 0 else -(most**trips), most**trips)
+
+
 def repeated(combiner: str, start: Values, each: Values, trips: int) -> Values:
     """What a reduction of `trips` values of `each` gives. Raises KeyError for a combiner that is not known."""
     if each is None:
@@ -316,6 +323,8 @@ def repeated(combiner: str, start: Values, each: Values, trips: int) -> Values:
         return total if start is None else _sum(start, total)
     if combiner == arith.AddIOp.OPERATION_NAME:
         return RING[combiner](start or Interval(0, 0), Interval(each.low * trips, each.high * trips))
+    if combiner == arith.MulIOp.OPERATION_NAME:
+        return RING[combiner](start or Interval(1, 1), _power(each, trips))
     if combiner in names(arith.OrIOp, arith.AndIOp, arith.XOrIOp):
         return _or(start or each, each)
     if combiner in names(arith.MaxUIOp, arith.MinUIOp):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -386,6 +387,20 @@ def test_the_intervals_hold_what_numpy_computes() -> None:
                 x, y = x[y >= 0], y[y >= 0]
             found, values = function(Interval(a, b), Interval(c, d)), compute(x, y)
             assert not values.size or found.low <= values.min() <= values.max() <= found.high, (name, a, b, c, d, found)
+
+
+def test_the_intervals_hold_products_of_many() -> None:
+    from ktir.passes.flat.integers.intervals import Interval, repeated
+
+    rng = np.random.default_rng(0)
+    for low, high in [(-1, 1), (0, 1), (-3, 0), (-2, 5), (2, 3), (-4, -2), (0, 0)]:
+        for trips in (1, 2, 3, 8, 64):
+            drawn = [prod(int(n) for n in rng.integers(low, high + 1, trips)) for _ in range(200)]
+            ends = [prod((low,) * k + (high,) * (trips - k)) for k in range(trips + 1)]
+            found = repeated("arith.muli", Interval(-1, 2), Interval(low, high), trips)
+            assert found is not None
+            for product in (*drawn, *ends):
+                assert all(found.low <= start * product <= found.high for start in (-1, 2)), (low, high, trips, product, found)
 
 
 def test_bits_of_moved_bfloat16_are_kept() -> None:

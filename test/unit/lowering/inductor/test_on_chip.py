@@ -59,6 +59,17 @@ def test_moves_and_orders(dtype: torch.dtype, n: int) -> None:
     same(each, *xs[:5], index, xs[5], distinct(2, n, torch.int64), drawn((2, n), dtype), drawn((n, 33), dtype), index[:, :3].clone())
 
 
+def test_orders_of_numbers_without_sign_and_products_of_small_ones() -> None:
+    numbers = drawn((3, 70), torch.int32)
+    few = numbers[:, :5] % 7 - 3
+
+    def each(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        orders = *torch.sort(a, dim=-1, stable=True), *torch.sort(b, dim=0, stable=True, descending=True), *torch.sort(c, stable=True)
+        return *orders, a.topk(3)[0], c.prod(1), c.prod(), d.prod(1), d.cumsum(1).prod(0)
+
+    same(each, numbers.to(torch.uint8), numbers.to(torch.uint16), numbers > 100, few)
+
+
 @pytest.mark.parametrize(("dtype", "n"), each_once(ALL, SIZES))
 def test_scans(dtype: torch.dtype, n: int) -> None:
     """Along the last dim and the first one."""
