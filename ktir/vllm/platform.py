@@ -105,6 +105,8 @@ class SpyrePlatform(upstream.Platform):
             if vllm_config.model_config.is_multimodal_model:
                 upstream.let_text_come_apart()
         upstream.let_requests_be_refused()
+        upstream.let_servers_refuse()
+        upstream.let_starts_be_stopped()
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
     @classmethod

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ktir.runtime.executable import Launch, recorded
+from ktir import config
+from ktir.runtime import metrics
+from ktir.runtime.executable import recorded
 from ktir.vllm import encoders, experts, state_space
 from ktir.vllm.adapters import NONE, Rows
 from ktir.vllm.attention import StepInputs
@@ -83,7 +86,9 @@ class Inputs:
 
 
 class SpyreModelRunner(GPUModelRunner):
-    """`runs` counts the calls of each program, `launches` those of the chip, and `cycles` what they take there."""
+    """`runs` counts the calls of each program, `launches` those of the chip, and `cycles` what they take there. Once it `is_warm`, nothing
+    is compiled.
+    """
 
     shapes: Programs
     layers: list[list[str]]
@@ -106,6 +111,7 @@ class SpyreModelRunner(GPUModelRunner):
         self.embedding = torch.zeros(self.inputs_embeds_size, dtype=self.dtype) if self._takes_embeddings() else None
         self.runs: Counter[Shape] = Counter()
         self.launches = self.cycles = 0
+        self.is_warm = False
 
     def _takes_embeddings(self) -> bool:
         """Whether vLLM looks tokens up, and puts what it was given for them in between: images, or embeddings of prompts."""
@@ -157,17 +163,19 @@ class SpyreModelRunner(GPUModelRunner):
         return next(iter(self.lora_manager._adapter_manager.punica_wrapper_mapping.values()))
 
     def _counted(self, function: Callable[..., torch.Tensor], *inputs: Any) -> torch.Tensor:
-        with recorded() as launches:
+        """What a compiled function gives. While requests are served, what has no program runs on the host, or is an error."""
+        with self._stance(), recorded() as launches, metrics.counted() as ran:
             found = function(*inputs)
-        self._count(launches)
+        if self.is_warm and not self.model_config.enforce_eager and ran() == metrics.Launches():
+            logger.warning_once("a step has no program of those that were compiled at the start, and runs on the host")
+        self.launches += len(launches)
+        self.cycles += sum(launch.machine.report.cycles for launch in launches)
         return found
 
-    def _count(self, launches: Sequence[Launch]) -> int:
-        """Cycles of some launches, which are noted."""
-        cycles = sum(launch.machine.report.cycles for launch in launches)
-        self.launches += len(launches)
-        self.cycles += cycles
-        return cycles
+    def _stance(self) -> AbstractContextManager[Any]:
+        if not self.is_warm:
+            return nullcontext()
+        return torch.compiler.set_stance("fail_on_recompile" if config.current().fallback == "error" else "eager_on_recompile")
 
     def get_model(self) -> nn.Module:
         return self.model
@@ -255,12 +263,12 @@ class SpyreModelRunner(GPUModelRunner):
         """One program: Dynamo finds the inputs of attention where vLLM's layers do, and the graph takes them as inputs."""
         steps = [inputs.of_group(i) for i in range(len(self.layers))]
         context = {name: step for names, step in zip(self.layers, steps, strict=True) for name in names}
-        start = time.process_time()
-        with recorded() as launches, set_forward_context(context, self.vllm_config, num_tokens=inputs.positions.numel(), slot_mapping={}):
-            result = self.forward(inputs.tokens.flatten(0, 1), inputs.where.flatten(1).squeeze(0))
-        seconds, cycles = time.process_time() - start, self._count(launches)
+        start, launches, cycles = time.process_time(), self.launches, self.cycles
+        with set_forward_context(context, self.vllm_config, num_tokens=inputs.positions.numel(), slot_mapping={}):
+            result = self._counted(self.forward, inputs.tokens.flatten(0, 1), inputs.where.flatten(1).squeeze(0))
         if shape not in self.runs:
-            logger.info("first run of %s: %.1f s of CPU time, %d launches, %d cycles", shape, seconds, len(launches), cycles)
+            taken = time.process_time() - start, self.launches - launches, self.cycles - cycles
+            logger.info("first run of %s: %.1f s of CPU time, %d launches, %d cycles", shape, *taken)
         self.runs[shape] += 1
         return result
 
@@ -278,6 +286,7 @@ class SpyreModelRunner(GPUModelRunner):
                 self.encoder_cudagraph_manager.capture(None)
         if self.logits:
             self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
+        self.is_warm = True
 
     def _get_mamba_bufs(self) -> Any:
         return SimpleNamespace(preprocess=None, postprocess_align=None)  # for copies of states, which programs read where they are

@@ -6,6 +6,9 @@ first: `test/serving` looks all of them up.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,7 +19,9 @@ import torch
 
 NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
-    "vllm.exceptions": ("VLLMValidationError",),
+    "vllm.entrypoints.anthropic.serving": ("AnthropicServingMessages",),
+    "vllm.entrypoints.serve.utils.error_response": ("create_error_response",),
+    "vllm.exceptions": ("VLLMClientError", "VLLMValidationError"),
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
     "vllm.logger": ("init_logger",),
     "vllm.lora.punica_wrapper.punica_base": ("PunicaWrapperBase",),
@@ -29,6 +34,7 @@ NAMES = {
     "vllm.model_executor.model_loader": ("get_model",),
     "vllm.model_executor.models.interfaces": ("supports_encoder_cudagraph",),
     "vllm.platforms": ("Platform", "PlatformEnum", "current_platform"),
+    "vllm.utils.network_utils": ("zmq_socket_ctx",),
     "vllm.utils.torch_utils": ("set_random_seed",),
     "vllm.v1.attention.backend": (
         "AttentionBackend",
@@ -149,6 +155,72 @@ def let_requests_be_refused() -> None:
             raise refused(str(error)) from error
 
     processor.process_inputs = process_inputs
+
+
+def let_starts_be_stopped() -> None:
+    """Let SIGTERM and Ctrl+C end an engine that starts: the pinned one leaves them out while it waits for the engine, and waits on."""
+    engine: Any = import_module("vllm.v1.engine.utils")
+    stock = __getattr__("zmq_socket_ctx")
+    if engine.zmq_socket_ctx is not stock:
+        return
+
+    @contextmanager
+    def opened(*inputs: Any, **options: Any) -> Iterator[Any]:
+        stopped = None
+        with stock(*inputs, **options) as socket:
+            try:
+                yield socket
+            except KeyboardInterrupt as error:
+                stopped = error
+        if stopped is not None:
+            raise stopped
+
+    engine.zmq_socket_ctx = opened
+
+
+def let_servers_refuse() -> None:
+    """Let the server answer what is wrong with a body of JSON, of which the pinned one partly takes for granted what it is about to check:
+    that it is an object, and what its fields are. Whatever fails before a request is made of it is the client's, and so is what is refused
+    at `/v1/messages`, where it calls everything a failure of its own.
+    """
+    if "vllm.entrypoints.openai.api_server" not in sys.modules:
+        return
+    routing: Any = import_module("fastapi.routing")
+    requests: Any = import_module("starlette.requests")
+    if hasattr(routing.solve_dependencies, "__wrapped__"):
+        return
+    refused, answer, client = routing.RequestValidationError, __getattr__("create_error_response"), __getattr__("VLLMClientError")
+
+    @wraps(routing.solve_dependencies)
+    async def solve(**options: Any) -> Any:
+        try:
+            return await solve.__wrapped__(**options)
+        except refused:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            said = f"the body is not what is expected here: {error}"
+            raise refused([{"type": "value_error", "loc": ("body",), "msg": said, "input": None}]) from error
+
+    @wraps(requests.Request.json)
+    async def json(request: Any) -> Any:
+        try:
+            return await json.__wrapped__(request)
+        except RecursionError as error:
+            raise ValueError("the body has too many brackets within each other") from error
+
+    def answered(stock: Any) -> Any:
+        @wraps(stock)
+        async def answer_of(*inputs: Any, **options: Any) -> Any:
+            try:
+                return await stock(*inputs, **options)
+            except (client, ValueError, TypeError, OverflowError) as error:
+                return answer(error)
+
+        return answer_of
+
+    routing.solve_dependencies, requests.Request.json = solve, json
+    messages = __getattr__("AnthropicServingMessages")
+    messages.create_messages, messages.count_tokens = answered(messages.create_messages), answered(messages.count_tokens)
 
 
 def route_by(softmax: Any, sigmoid: Any) -> None:

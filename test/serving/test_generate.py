@@ -18,6 +18,7 @@ from vllm.distributed import cleanup_dist_env_and_memory
 
 from ktir import config
 from ktir.vllm import upstream
+from ktir.vllm.programs import Programs
 
 LENGTHS = [3, 8, 5, 90, 15, 4]
 """Tokens of the prompts; a step takes 64."""
@@ -200,6 +201,23 @@ def test_a_cache_of_bytes(tmp_path: Path) -> None:
     assert len({shape.pages for shape, runs in runner(llm).runs.items() if runs > 1}) == 2
     assert [list(out.outputs[0].token_ids) for out in found] == list(tokens)
     assert tokens != tuple(oracle(folder).tokens([p], 8)[0][0] for p in prompts)  # it is another model than with float16 in the cache
+
+
+def test_nothing_is_compiled_for_a_request(tmp_path: Path) -> None:
+    """A step that has no program, as of three seats here, runs on the host, or is an error."""
+    folder = make("llama", tmp_path)
+    llm = engine(folder)
+    cases = oracle(folder).fair([], 20, 3, 8)
+    prompts, tokens = [prompt for prompt, _ in cases], [tokens for _, tokens in cases]
+    runner(llm).shapes = Programs(3, 64, 8, 16)
+    graphs, launches, runs = counters["stats"]["unique_graphs"], runner(llm).launches, runner(llm).runs.total()
+    with config.patch(fallback="cpu"):
+        assert [list(out.outputs[0].token_ids) for out in generated(llm, prompts, 8)] == tokens
+    steps = 8
+    assert runner(llm).launches - launches == 3 + steps < runner(llm).runs.total() - runs + steps  # prompts, and logits of each step
+    with pytest.raises(RuntimeError, match="fail_on_recompile"):
+        generated(llm, prompts, 8)
+    assert counters["stats"]["unique_graphs"] == graphs
 
 
 def test_eager_and_compiled_are_one_model(tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 
 import json
 import random
+import signal
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from loopback import Server, serve
+from loopback import Server, serve, start
 from oracle import oracle
 from tiny import WORDS, make
 
@@ -33,6 +36,19 @@ MALFORMED: list[dict[str, Any]] = [
     {"extra_body": {"structured_outputs": {"regex": "["}}},
     {"extra_body": {"structured_outputs": {"json": {"type": "none"}}}},
 ]
+BODIES = [
+    b"",
+    b"[]",
+    b"1",
+    b"null",
+    b'"x"',
+    b"{",
+    b"[" * 5000,
+    b'{"prompt": 1, "stream_options": []}',
+    b'{"messages": 5}',
+    b'{"messages": [5]}',
+]
+ROUTES = ["v1/completions", "v1/chat/completions", "v1/responses", "v1/messages", "tokenize", "invocations"]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +99,32 @@ def test_wrong_requests_are_refused_and_the_server_goes_on(server: Server) -> No
         assert refused.value.body["message"], wrong
     assert len(client.completions.create(model="tiny", prompt="x", max_tokens=2).choices) == 1
     assert "vllm:generation_tokens_total" in urllib.request.urlopen(f"{address}/metrics").read().decode()
+
+
+def post(server: Server, route: str, body: bytes) -> tuple[int, Any]:
+    """The status of an answer, and what it says."""
+    asked = urllib.request.Request(f"{server.address}/{route}", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(asked) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+def test_wrong_bodies_are_refused(server: Server) -> None:
+    for route, body in product(ROUTES, BODIES):
+        status, found = post(server, route, body)
+        assert status == 400, (route, body, found)
+        assert found["error"]["message"]
+
+
+def test_wrong_messages_are_refused(server: Server) -> None:
+    """At the route of another API, which has errors of its own."""
+    for wrong in ({"temperature": -1}, {"max_tokens": 200}, {"messages": []}, {"top_k": 2**70}):
+        asked = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}]} | wrong
+        status, found = post(server, "v1/messages", json.dumps(asked).encode())
+        assert status == 400, (wrong, found)
+        assert found["error"]["message"]
 
 
 def resident(process: int) -> int:
@@ -136,3 +178,20 @@ def test_memory_stays_flat(server: Server) -> None:
         before = resident(server.process)
         list(clients.map(ask, range(MORE)))
     assert resident(server.process) < 1.05 * before
+
+
+def test_a_start_can_be_stopped(tmp_path: Path) -> None:
+    """While the server waits for its engine, which compiles."""
+    log = tmp_path / "log"
+    process, _ = start(make("llama", tmp_path / "model"), *OPTIONS.split(), log=log)
+    try:
+        while "Initializing a V1 LLM engine" not in log.read_text():
+            assert process.poll() is None, log.read_text()[-3000:]
+            time.sleep(0.1)
+        below = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        assert not [child for child in below if Path(f"/proc/{child}").exists()]
+    finally:
+        if process.poll() is None:
+            process.kill()
