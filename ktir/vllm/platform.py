@@ -14,7 +14,9 @@ upstream.without_torchvision_kernels()  # before anything of vLLM or transformer
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
 ADAPTERS = "ktir.vllm.adapters.PlainAdapters"
 CARD_BYTES = 128 << 30
-"""Memory of the card; vLLM's default of `max_num_batched_tokens` follows from it."""
+"""Memory of the card."""
+SEATS, TOKENS = 16, 512
+"""Of a step, where an engine is not told `max_num_seqs` and `max_num_batched_tokens`. Larger ones are more programs to compile."""
 
 
 class SpyrePlatform(upstream.Platform):
@@ -76,6 +78,10 @@ class SpyrePlatform(upstream.Platform):
             raise NotImplementedError(f"ktir has no attention with latents or sparse blocks: {attn_selector_config}")
         upstream.register_backend(upstream.AttentionBackendEnum.CUSTOM, BACKEND)
         return BACKEND
+
+    @classmethod
+    def pre_register_and_update(cls, parser: Any = None) -> None:
+        upstream.set_batches(SEATS, TOKENS)
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: upstream.VllmConfig) -> None:

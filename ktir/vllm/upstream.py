@@ -19,6 +19,7 @@ import torch
 
 NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
+    "vllm.engine.arg_utils": ("EngineArgs",),
     "vllm.entrypoints.anthropic.serving": ("AnthropicServingMessages",),
     "vllm.entrypoints.serve.utils.error_response": ("create_error_response",),
     "vllm.exceptions": ("VLLMClientError", "VLLMValidationError"),
@@ -34,6 +35,7 @@ NAMES = {
     "vllm.model_executor.model_loader": ("get_model",),
     "vllm.model_executor.models.interfaces": ("supports_encoder_cudagraph",),
     "vllm.platforms": ("Platform", "PlatformEnum", "current_platform"),
+    "vllm.usage.usage_lib": ("UsageContext",),
     "vllm.utils.network_utils": ("zmq_socket_ctx",),
     "vllm.utils.torch_utils": ("set_random_seed",),
     "vllm.v1.attention.backend": (
@@ -134,6 +136,16 @@ def let_text_come_apart() -> None:
             validate.__wrapped__(processor, images=images, text=text, videos=videos, audio=audio, **options)
 
     mixin.validate_inputs = validate
+
+
+def set_batches(seats: int, tokens: int) -> None:
+    """What an engine has of both where nobody says it: vLLM's numbers are those of large GPUs."""
+    contexts = None, *__getattr__("UsageContext")
+
+    def defaults(arguments: Any, world_size: int) -> tuple[dict[Any, int], dict[Any, int]]:
+        return dict.fromkeys(contexts, tokens), dict.fromkeys(contexts, seats)
+
+    __getattr__("EngineArgs").get_batch_defaults = classmethod(defaults)
 
 
 def let_requests_be_refused() -> None:

@@ -13,7 +13,7 @@ import torch
 from oracle import ByteCache, Oracle, oracle
 from tiny import FAMILIES, make
 from torch._dynamo.utils import counters
-from vllm import LLM, SamplingParams
+from vllm import LLM, EngineArgs, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
 
 from ktir import config
@@ -218,6 +218,13 @@ def test_nothing_is_compiled_for_a_request(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="fail_on_recompile"):
         generated(llm, prompts, 8)
     assert counters["stats"]["unique_graphs"] == graphs
+
+
+def test_sizes_of_steps_that_nobody_tells(tmp_path: Path) -> None:
+    told = EngineArgs(make("llama", tmp_path), max_num_seqs=3).create_engine_config().scheduler_config
+    assert (told.max_num_seqs, told.max_num_batched_tokens) == (3, 512)
+    free = EngineArgs(str(tmp_path), max_model_len=20).create_engine_config().scheduler_config
+    assert (free.max_num_seqs, free.max_num_batched_tokens) == (16, 320)
 
 
 def test_eager_and_compiled_are_one_model(tmp_path: Path) -> None:
