@@ -86,8 +86,8 @@ class Inputs:
 
 
 class SpyreModelRunner(GPUModelRunner):
-    """`runs` counts the calls of each program, `launches` those of the chip, and `cycles` what they take there. Once it `is_warm`, nothing
-    is compiled.
+    """`runs` counts the calls of each program, `launches` those of the chip, and `cycles` what they take there. Once it `is_warm`, all
+    programs are there, and none is compiled.
     """
 
     shapes: Programs
@@ -166,7 +166,7 @@ class SpyreModelRunner(GPUModelRunner):
         """What a compiled function gives. While requests are served, what has no program runs on the host, or is an error."""
         with self._stance(), recorded() as launches, metrics.counted() as ran:
             found = function(*inputs)
-        if self.is_warm and not self.model_config.enforce_eager and ran() == metrics.Launches():
+        if self.is_warm and ran() == metrics.Launches():
             logger.warning_once("a step has no program of those that were compiled at the start, and runs on the host")
         self.launches += len(launches)
         self.cycles += sum(launch.machine.report.cycles for launch in launches)
@@ -286,7 +286,7 @@ class SpyreModelRunner(GPUModelRunner):
                 self.encoder_cudagraph_manager.capture(None)
         if self.logits:
             self._padded_logits(torch.zeros(1, self.model_config.get_hidden_size(), dtype=self.dtype))
-        self.is_warm = True
+        self.is_warm = not self.model_config.enforce_eager
 
     def _get_mamba_bufs(self) -> Any:
         return SimpleNamespace(preprocess=None, postprocess_align=None)  # for copies of states, which programs read where they are
