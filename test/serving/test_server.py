@@ -115,7 +115,7 @@ def test_wrong_bodies_are_refused(server: Server) -> None:
     for route, body in product(ROUTES, BODIES):
         status, found = post(server, route, body)
         assert status == 400, (route, body, found)
-        assert found["error"]["message"]
+        assert found["error"]["message"] if "error" in found else found["detail"]  # SageMaker's part has a form of its own
 
 
 def test_wrong_messages_are_refused(server: Server) -> None:
@@ -191,7 +191,10 @@ def test_a_start_can_be_stopped(tmp_path: Path) -> None:
         below = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-        assert not [child for child in below if Path(f"/proc/{child}").exists()]
+        deadline = time.monotonic() + 10
+        while any(Path(f"/proc/{child}").exists() for child in below):
+            assert time.monotonic() < deadline, "what it had started is still there"
+            time.sleep(0.1)
     finally:
         if process.poll() is None:
             process.kill()
