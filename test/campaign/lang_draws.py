@@ -361,18 +361,31 @@ def exchanges(w: Writer) -> tuple[int, ...] | None:
 
 
 def buffers(w: Writer) -> tuple[int, ...] | None:
-    """Rows that go through the scratchpad, in slots or not."""
+    """Rows that go through the scratchpad, in slots or not, one or several at once, written and read as a whole or by rows."""
     tiles, trips, columns = w.choose.choice((1, 2, 4, 33)), w.choose.choice((2, 4, 6)), w.choose.choice((16, 64, 65, 128))
+    rows = w.choose.choice((None, None, 1, 2, 3, 4, 5))
     dtype, slots, address = w.choose.choice([*FLOATS, I32]), w.choose.choice((None, 2, 3)), w.choose.choice((None, None, 4096))
-    x, y = w.argument((tiles * trips, columns), dtype), w.result((tiles * trips, columns), dtype)
+    address = None if rows and columns % 64 else address  # rows begin at a stick
+    part = (columns,) if rows is None else (rows, columns)
+    x, y = w.argument((tiles * trips, *part), dtype), w.result((tiles * trips, *part), dtype)
     w.line("t = lang.tile_id()")
-    w.line(f"own = lang.buffer({columns}, {name_of(dtype)}, slots={slots}, address={address})")
+    w.line(f"own = lang.buffer({part}, {name_of(dtype)}, slots={slots}, address={address})")
     w.line(f"for i in {w.choose.choice(('lang.range', 'range'))}({trips}):")
     w.depth = 2
-    place = "own[...]" if slots is None else f"own[i % {slots}]"
-    w.line(f"{place} = {x}[t * {trips} + i]")
-    pool = w.more([w.tile(place, (columns,), dtype)], w.choose.randint(0, 3))
-    w.line(f"{y}[t * {trips} + i] = {w.fitting(pool, (columns,), dtype).name}")
+    slot = "" if slots is None else f"i % {slots}"
+    place = f"own[{slot or '...'}]"
+    by_rows = rows is not None and w.choose.random() < 0.5
+    if rows is not None and by_rows:
+        for row in range(rows):
+            w.line(f"own[{', '.join(filter(None, (slot, str(row))))}] = {x}[t * {trips} + i, {row}]")
+    else:
+        w.line(f"{place} = {x}[t * {trips} + i]")
+    pool = w.more([w.tile(place, part, dtype)], w.choose.randint(0, 3))
+    if rows is not None and not by_rows and w.choose.random() < 0.5:
+        for row in range(rows):
+            w.line(f"{y}[t * {trips} + i, {row}] = own[{', '.join(filter(None, (slot, str(row))))}]")
+    else:
+        w.line(f"{y}[t * {trips} + i] = {w.fitting(pool, part, dtype).name}")
     w.kinds.add("buffer")
     return (tiles,)
 

@@ -51,10 +51,11 @@ class KernelWriter:
         fixed: Mapping[tuple[int, int], ir.Value],
         made: func.FuncOp,
         tables: Tables,
-        wanted: Sequence[Table] | None = None,
+        wanted: Sequence[Table] | None,
+        by_rows: set[ir.Operation],
     ) -> None:
         """`fixed`: the argument for memory at an address that the author has as a number, with the bytes of its elements; `made`: what is
-        written, whose last arguments are `tables`. `wanted`: write nothing but what computes these."""
+        written, whose last arguments are `tables`. `wanted`: write nothing but what computes these. `by_rows`: of `AuthorScratchpad`."""
         self.source, self.fixed, self.tables, self.wanted = source, fixed, tables, wanted
         last = list(made.regions[0].blocks[0].arguments)[-len(tables.of) :] if tables.of else []
         self.table_of = dict(zip(tables.of.values(), last, strict=True))
@@ -68,7 +69,7 @@ class KernelWriter:
         self.cores = min(self.tiles, cores)
         self.mapping: dict[ir.Value, ir.Value] = dict(arguments)
         self.values: dict[ir.Value, Value] = {}
-        self.scratchpad = AuthorScratchpad()
+        self.scratchpad = AuthorScratchpad(by_rows)
         self.missing = Missing()
         self.written = 0
         """Ops of the author's, those of a loop once per form that is tried."""

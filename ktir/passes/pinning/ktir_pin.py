@@ -31,7 +31,7 @@ from ktir.passes.pinning.loops import inside
 from ktir.passes.pinning.matmuls.contraction import walks_of
 from ktir.passes.pinning.order.cuts import cut
 from ktir.passes.pinning.order.deferred import defer
-from ktir.passes.pinning.scratchpad import Access, check_parts
+from ktir.passes.pinning.scratchpad import Access, Uneven, check_parts
 from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.indirect import is_linear
 from ktir.pipeline import Pass
@@ -326,6 +326,26 @@ def _written(
     wanted: list[Table] | None,
 ) -> func.FuncOp:
     """The kernel, or what computes some of its tables. Raises Unsupported and leaves nothing."""
+    by_rows = set[ir.Operation]()
+    while True:
+        try:
+            return _once_written(name, kernel, given, addresses, target, lx, tables, wanted, by_rows)
+        except Uneven as error:
+            by_rows |= error.views
+
+
+def _once_written(
+    name: str,
+    kernel: func.FuncOp,
+    given: dict[int, float],
+    addresses: list[tuple[int, int]],
+    target: Target,
+    lx: list[Access],
+    tables: Tables,
+    wanted: list[Table] | None,
+    by_rows: set[ir.Operation],
+) -> func.FuncOp:
+    """The kernel, where some views of the scratchpad are accessed row by row. Raises Uneven for more of them."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
     added = len(addresses) + len(tables.of)
@@ -336,7 +356,7 @@ def _written(
         fixed = {address: block.arguments[len(kept) + k] for k, address in enumerate(addresses)}
         with ir.InsertionPoint(block), kernel.location:
             arguments = {old.arguments[i]: block.arguments[k] for k, i in enumerate(kept)}
-            writer = KernelWriter(kernel, arguments, given, target.cores, fixed, made, tables, wanted)
+            writer = KernelWriter(kernel, arguments, given, target.cores, fixed, made, tables, wanted, by_rows)
             made.operation.attributes["grid"] = ir.ArrayAttr.get([integer_attribute(n) for n in writer.grid])
             writer.write()
         _erase_unused(made)

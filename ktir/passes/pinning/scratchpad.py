@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 import numpy as np
 
 from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
 from ktir.analysis.points import Numbers
-from ktir.diagnostics import refused
+from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
-from ktir.dialects.structured import elementwise, index_sum
-from ktir.mlir import func, integer_attribute, ir, is_a, operations, tensor
+from ktir.dialects.structured import index_sum
+from ktir.mlir import func, integer_attribute, ir, is_a, operations
 from ktir.passes.flat.integers.intervals import width_of
 from ktir.passes.pinning.values.elements import Apply, Leaf, Value
-from ktir.passes.pinning.values.places import Place, Row, even, sticks, times
-from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, rows_of
+from ktir.passes.pinning.values.parts import assembled, taken
+from ktir.passes.pinning.values.places import MOST_PIECES, Place, Row, even, sticks, times
+from ktir.passes.pinning.values.tensors import Made, choose_stick, copied, pointwise, rows_of
 from ktir.target import LANES, element_bytes
 
 _NUMBER = "ktir.access"
@@ -68,36 +70,53 @@ class Access:
         return bool((overlap & (np.abs(apart) >= (self.stride if alike else 0))).any())
 
 
+class Uneven(Exception):
+    """Accesses of the same bytes have other rows: those of these views have to be taken row by row."""
+
+    def __init__(self, views: set[ir.Operation]) -> None:
+        super().__init__()
+        self.views = views
+
+
 class AuthorScratchpad:
     """Writes loads and stores of the author's views, and says in the end what he uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_rows: set[ir.Operation]) -> None:
+        """`by_rows`: the views that are accessed row by row, as others have other rows there: a single row is the same to both corelets."""
+        self.by_rows = by_rows
         self.accesses: list[Access] = []
         self.idle: ir.Value | None = None
         """The guard of cores without a tile of their own, whose scratchpad nobody reads."""
 
     def loaded(self, op: ir.Operation, place: Place) -> Value:
         """What a load gives: a copy, since the author may write there while it is in use."""
-        stick, tile = self._tile(op, place)
-        found = ktdp.load(tile, place.element)
-        made = elementwise([found], tensor.EmptyOp(list(ir.RankedTensorType(found.type).shape), place.element).result)
+        stick = self._stick(op, place)
+        if self._is_whole(place, stick):
+            made = copied(ktdp.load(next(self._tiles(place, stick))[1], place.element))
+        else:  # each is loaded behind what the buffer begins as
+            pieces = ((0, row, copied(ktdp.load(tile, place.element))) for row, tile in self._tiles(place, stick))
+            made = assembled(pieces, place.element, place.shape, stick)
         return Value(place.shape, Leaf(place.element, Made(made, place.shape, stick), tuple(range(len(place.shape)))))
 
     def stored(self, op: ir.Operation, value: Value, place: Place) -> None:
         """Write a value: what is computed for it alone is computed there."""
         if value.shape != place.shape:
             raise refused(op, "stores a tensor whose dims were joined, which is not pinned yet")
-        stick, tile = self._tile(op, place)
+        stick = self._stick(op, place)
         if choose_stick(value, stick) != stick:
             raise refused(op, "stores a tensor with another dim in its sticks than the scratchpad has, which is not pinned yet")
         made = pointwise(value, stick, op)
-        if not isinstance(value.element, Apply) or list(made.uses):
-            made = elementwise([made], tensor.EmptyOp(physical_shape(place.shape, stick), place.element).result)
-        ktdp.store(made, tile)
+        if self._is_whole(place, stick):
+            source = copied(made) if not isinstance(value.element, Apply) or list(made.uses) else made
+            ktdp.store(source, next(self._tiles(place, stick))[1])
+            return
+        lanes, _, width = ir.RankedTensorType(made.type).shape
+        for row, tile in self._tiles(place, stick):
+            ktdp.store(copied(taken(made, [0, row, 0], [lanes, 1, width])), tile)
 
-    def _tile(self, op: ir.Operation, place: Place) -> tuple[int | None, ir.Value]:
-        """Which dim lies in the sticks, and the access tile. Raises Unsupported for what is not whole sticks of an even number of rows."""
-        view, bytes_ = place.view.operation, element_bytes(place.element)
+    def _stick(self, op: ir.Operation, place: Place) -> int | None:
+        """Which dim lies in the sticks. Raises Unsupported for what is not pinned."""
+        view = place.view.operation
         if (width_of(place.view.element) or 32) < 32:
             raise refused(
                 view, f"keeps {place.view.element} in the scratchpad, where the device has 32 bits; the nearest supported form is i32"
@@ -105,40 +124,67 @@ class AuthorScratchpad:
         stick = next((d for d, dim in enumerate(place.dims) if dim.stride == 1 and dim.extent != 1), None)
         if stick is None and prod(place.shape) != 1:
             raise refused(view, "expects tiles of the scratchpad whose elements are side by side, others are not pinned yet")
-        extent = 1 if stick is None else place.shape[stick]
-        width = sticks(extent) * LANES
         some_tiles = place.guard is not None and (self.idle is None or place.guard != self.idle)
         if some_tiles or any(d.room is not None for d in place.dims):
             raise refused(op, "accesses the scratchpad on some tiles only, or clipped, which is not pinned yet")
+        return stick
+
+    def _is_whole(self, place: Place, stick: int | None) -> bool:
+        """Whether all rows of a place are accessed at once."""
         rows = rows_of(place.shape, stick)
         count = prod(place.shape[d] for d in rows)
-        distance = place.merged([Row(place.shape[d], place.dims[d]) for d in rows])[1] if count > 1 else width
-        starts = place.starts()
-        if count != even(count) or distance % LANES or distance < width or (starts % LANES).any():
-            raise refused(view, f"expects an even number of rows in the scratchpad that begin at multiples of {LANES} elements")
+        return count == 1 or (count == even(count) and place.view.operation not in self.by_rows and _distance(place, rows) is not None)
+
+    def _tiles(self, place: Place, stick: int | None) -> Iterator[tuple[int, ir.Value]]:
+        """The access tiles of a place, with the row of each: one, or one for each row. Raises Unsupported."""
+        view, rows = place.view.operation, rows_of(place.shape, stick)
+        count = prod(place.shape[d] for d in rows)
+        if self._is_whole(place, stick):
+            yield 0, self._tile(place, stick, 0, count, _distance(place, rows))
+            return
+        if count > MOST_PIECES:
+            raise refused(view, f"has {count} rows in the scratchpad that have to be moved one by one, more than {MOST_PIECES}; the "
+                          "nearest supported form accesses the same even number of rows each time")  # fmt: skip
+        for row, at in enumerate(product(*(range(place.shape[d]) for d in rows))):
+            shift = sum(k * place.dims[d].stride for k, d in zip(at, rows, strict=True))
+            yield row, self._tile(place, stick, shift, 1, None)
+
+    def _tile(self, place: Place, stick: int | None, shift: int, count: int, distance: int | None) -> ir.Value:
+        """The access tile of so many rows, `shift` elements behind the first one of a place."""
+        view, bytes_ = place.view.operation, element_bytes(place.element)
+        extent = 1 if stick is None else place.shape[stick]
+        width = sticks(extent) * LANES
+        distance = width if count == 1 or distance is None else distance
+        starts = place.starts() + shift
+        if distance % LANES or distance < width or (starts % LANES).any():
+            raise refused(view, f"expects rows in the scratchpad that begin at multiples of {LANES} elements")
         if (starts < 0).any():
             raise refused(view, "lies before the scratchpad")
-        base = place.base
+        base = index_sum(place.base, shift)
         for dim in place.dims:
             base = index_sum(base, times(dim.first, dim.stride))
         number = {_NUMBER: integer_attribute(len(self.accesses))}
         self.accesses.append(Access(view, starts * bytes_, count, distance * bytes_, width * bytes_, extent * bytes_))
         shape = [width // LANES, count, LANES]
         memory = ktdp.construct_memory_view(base, shape, [LANES, distance, 1], place.element, "ct_local", attributes=number)
-        return stick, ktdp.construct_access_tile(memory, [0, 0, 0], shape)
+        return ktdp.construct_access_tile(memory, [0, 0, 0], shape)
 
     def state(self, function: func.FuncOp, lx_bytes: int) -> list[Access]:
         """Say which bytes are the author's, and return the accesses.
 
-        Raises Unsupported where the corelets would get in each other's way, or there are too few.
+        Raises Uneven where the corelets would get in each other's way, and Unsupported where rows do not help, or there are too few bytes.
         """
         views = [op for op in operations(function) if is_a(op, ktdp.ConstructMemoryViewOp) and _NUMBER in op.attributes]
         used = [self.accesses[ir.IntegerAttr(v.attributes[_NUMBER]).value] for v in views]
         for k, a in enumerate(used):
             if a.high > lx_bytes:
                 raise refused(a.op, f"reaches byte {a.high} of the scratchpad, which has {lx_bytes}")
-            if any(a.clashes(b) for b in used[:k]):
-                raise refused(a.op, "shares bytes of the scratchpad with an access that has other rows, which is not pinned yet")
+            for b in used[:k]:
+                if a.clashes(b) or a.covers(b) or b.covers(a):
+                    if uneven := {c.op for c in (a, b) if c.rows > 1}:
+                        raise Uneven(uneven)
+                    if a.clashes(b):
+                        raise refused(a.op, "shares bytes of the scratchpad with an access that has other rows, which is not pinned yet")
         check_parts(used)
         regions: list[tuple[int, int]] = []
         for low, high in sorted((a.low, a.high) for a in used):
@@ -153,6 +199,14 @@ class AuthorScratchpad:
         if kept:
             function.operation.attributes[RESIDENTS] = ir.ArrayAttr.get(kept)
         return used
+
+
+def _distance(place: Place, rows: Sequence[int]) -> int | None:
+    """How far rows are apart; None where they have no one distance."""
+    try:
+        return place.merged([Row(place.shape[d], place.dims[d]) for d in rows])[1]
+    except Unsupported:
+        return None
 
 
 def check_parts(accesses: Sequence[Access]) -> None:

@@ -67,16 +67,16 @@ class _Part(_InForms):
         whole = pointwise(self.value, stick, self.op)
         if stick == self.dim:
             size = physical_shape(self.shape, stick)
-            return _box(whole, [self.first // LANES, 0, 0], size)
+            return taken(whole, [self.first // LANES, 0, 0], size)
         inner, rows = _inner(self.shape, stick, self.dim), ir.RankedTensorType(whole.type).shape[1]
         count, step = self.shape[self.dim] * inner, self.value.shape[self.dim] * inner
         starts = [at + self.first * inner for at in range(0, prod(self.value.shape[d] for d in rows_of(self.value.shape, stick)), step)]
         if len(starts) == 1 and starts[0] + even(count) <= rows and (count == 1 or starts[0] % 2 == 0):
-            return _box(whole, [0, starts[0], 0], physical_shape(self.shape, stick))
+            return taken(whole, [0, starts[0], 0], physical_shape(self.shape, stick))
         if len(starts) > MOST_PIECES:
             raise refused(self.op, f"takes parts of more than {MOST_PIECES} positions of other dims, which is not pinned yet")
         pieces = ((0, k * count + at, piece) for k, start in enumerate(starts) for at, piece in _runs(whole, start, count))
-        return _assembled(pieces, self.value.type, self.shape, stick)
+        return assembled(pieces, self.value.type, self.shape, stick)
 
 
 @dataclass(eq=False)
@@ -102,14 +102,14 @@ class _Together(_InForms):
                           "the nearest supported form stores them side by side")  # fmt: skip
         if stick == self.dim:
             whole_rows = ((first // LANES, 0, pointwise(value, stick, self.op)) for first, value in self.parts)
-            return _assembled(whole_rows, self.parts[0][1].type, self.shape, stick)
+            return assembled(whole_rows, self.parts[0][1].type, self.shape, stick)
         rows = rows_of(self.shape, stick)
         outer = rows[: rows.index(self.dim)] if self.dim in rows else ()
         if prod(self.shape[d] for d in outer) > MOST_PIECES:
             raise refused(
                 self.op, f"puts tensors together inside of more than {MOST_PIECES} positions of other dims, which is not pinned yet"
             )
-        return _assembled(self._rows(stick, outer), self.parts[0][1].type, self.shape, stick)
+        return assembled(self._rows(stick, outer), self.parts[0][1].type, self.shape, stick)
 
     def _rows(self, stick: int | None, outer: Sequence[int]) -> Iterator[tuple[int, int, ir.Value]]:
         """The rows of each part, for each position of the `outer` dims."""
@@ -221,7 +221,8 @@ def _inner(shape: Sequence[int], stick: int | None, dim: int) -> int:
     return prod(shape[d] for d in rows_of(shape, stick) if d > dim)
 
 
-def _box(value: ir.Value, at: Sequence[int], size: Sequence[int]) -> ir.Value:
+def taken(value: ir.Value, at: Sequence[int], size: Sequence[int]) -> ir.Value:
+    """What a tensor has from a stick, a row and a lane on."""
     type_ = ir.RankedTensorType(value.type)
     if list(type_.shape) == list(size):
         return value
@@ -234,10 +235,10 @@ def _runs(whole: ir.Value, first: int, count: int) -> Iterator[tuple[int, ir.Val
     lanes = ir.RankedTensorType(whole.type).shape[0]
     for at, n in ((0, count - count % 2), (count - count % 2, count % 2)):
         if n:
-            yield at, _box(whole, [0, first + at, 0], [lanes, n, LANES])
+            yield at, taken(whole, [0, first + at, 0], [lanes, n, LANES])
 
 
-def _assembled(pieces: Iterable[tuple[int, int, ir.Value]], type_: ir.Type, shape: tuple[int, ...], stick: int | None) -> ir.Value:
+def assembled(pieces: Iterable[tuple[int, int, ir.Value]], type_: ir.Type, shape: tuple[int, ...], stick: int | None) -> ir.Value:
     """A tensor of a shape, of pieces by the stick and the row at which each begins: they are copied, one after the other."""
     size = physical_shape(shape, stick)
     odd = size[1] != prod(shape[d] for d in rows_of(shape, stick))  # nobody but a piece of all rows writes the one that makes them even

@@ -180,6 +180,11 @@ def own(value: ir.Value) -> ir.Value:
     """A tensor that nobody else reads, and that is no part of another one."""
     if not list(value.uses) and is_a(value.owner, linalg.GenericOp, linalg.FillOp):
         return value
+    return copied(value)
+
+
+def copied(value: ir.Value) -> ir.Value:
+    """A copy of a tensor."""
     type_ = ir.RankedTensorType(value.type)
     return elementwise([value], tensor.EmptyOp(list(type_.shape), type_.element_type).result)
 

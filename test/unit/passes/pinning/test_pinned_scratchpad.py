@@ -112,14 +112,14 @@ REFUSED = {
         view("q", "%y", (4, 64), (64, 1)) + local("u", "%lx", (4, 64), (64, 1)) + moved(1, "%u", "%q", (4, 64), WHOLE, ((4, 64), (4, 64))),
     ),
     "that begin at multiples of 64 elements": one((4, 32), (32, 1)),
-    "expects an even number of rows in the scratchpad that begin at multiples of 64 elements": one((3, 64), (64, 1)),
+    "has 65 rows in the scratchpad that have to be moved one by one, more than 64": one((65, 64), (64, 1)),
     "begin at multiples of 64 elements": one((4, 64), (72, 1)),
     "reaches byte": one((4, 64), (64, 1), 2**21),
     "shares bytes of the scratchpad with an access that has other rows": one(
-        (4, 64),
-        (64, 1),
+        (4, 128),
+        (128, 1),
         0,
-        view("q", "%y", (4, 64), (64, 1)) + moved(1, "%s", "%q", (2, 64), WHOLE, ((4, 64), (4, 64))),
+        view("q", "%y", (4, 64), (64, 1)) + moved(1, "%s", "%q", (2, 64), ("%c0, %c64", ORIGIN), ((4, 128), (4, 64))),
     ),
     "lies in the scratchpad as that of tile 1": one((4, 64), (64, 1)).replace("<ct_local>", "<ct_local, ct_id = 1>"),
 }
@@ -130,6 +130,28 @@ def test_refused(message: str) -> None:
     with pytest.raises(KtirError, match=re.escape(message)) as error:
         package_of(REFUSED[message])
     assert re.fullmatch(r"kernel.mlir:\d+:\d+", error.value.location or "")
+
+
+ROWS = {
+    "odd": ((3, 64), 64, [((3, 64), ORIGIN)]),
+    "odd, of less than a stick": ((5, 40), 64, [((5, 40), ORIGIN)]),
+    "some": ((4, 64), 64, [((2, 64), ORIGIN), ((2, 64), "%c2, %c0")]),
+    "across the halves": ((4, 64), 64, [((2, 64), "%c1, %c0"), ((1, 64), ORIGIN)]),
+    "one by one": ((2, 70), 128, [((1, 70), "%c1, %c0"), ((1, 70), ORIGIN)]),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_other_rows(case: str) -> None:
+    """What is stored as a whole is loaded by rows, and the other way: a corelet has half of the rows, a single one is both corelets'."""
+    shape, pitch, tiles = ROWS[case]
+    memory, strides = (shape, shape), (shape[1], 1)
+    text = "%lx = arith.constant 512 : index\n" + local("s", "%lx", shape, (pitch, 1))
+    text += "".join(view(name, source, shape, strides) for name, source in (("p", "%x"), ("q", "%y"), ("r", "%z")))
+    text += moved(0, "%p", "%s", shape, WHOLE, memory, "mulf")
+    text += "".join(moved(1 + n, "%s", "%q", size, (at, at), memory, "addf") for n, (size, at) in enumerate(tiles))
+    text += "".join(moved(4 + n, "%p", "%s", size, (at, at), memory, "addf") for n, (size, at) in enumerate(tiles))
+    equal(function(text + moved(8, "%s", "%r", shape, WHOLE, memory, "mulf"), ("x", "y", "z")), arrays(shape, shape, shape))
 
 
 def test_turns() -> None:
