@@ -178,7 +178,7 @@ class Generic:
     def contraction(self) -> Contraction | None:
         """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte, or of two inputs
         of pairs, of integers in i32; None for everything else."""
-        return self.product_loops if self._sums_products() else None
+        return self.product_loops if self.sums_products else None
 
     @property
     def product_loops(self) -> Contraction | None:
@@ -195,7 +195,8 @@ class Generic:
             return None
         return Contraction(batch, tuple(i for i in parallel if i in a and i not in b), columns, reduced)
 
-    def _sums_products(self) -> bool:
+    @property
+    def sums_products(self) -> bool:
         """Whether the body is that of a contraction."""
         if len(self.inputs) != 2:
             return False

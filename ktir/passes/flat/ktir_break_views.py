@@ -2,13 +2,15 @@
 
 The parts, in the order in which they run, each a module beside this one: `integer_proof` finds for which arguments 32 bits hold the
 integers; inputs that bodies do not use go (`unused_inputs`), and so do dims of extent 1 (`unit_dims`), copies keep the dims that they merge
-(`merged_copies`), insertions are chains (`insertions`), tiles look up one dim (`indirect`), long scans are cut (`long_scans`), matmuls read
-pairs of bytes (`byte_products`) or multiply integers in parts (`integer_products`), products are taken by halves (`products`), sorts, scans
-and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read weights of one byte
-(`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`), element-wise ops run before
-splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are too (`concatenations`), what all readers of
-a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`), what moves elements becomes memory
-(`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules of the level (`flat_rules`).
+(`merged_copies`), insertions are chains (`insertions`), many
+rows are multiplied with all matrices that indices choose from (`chosen_matrices`), tiles look up one dim (`indirect`), long scans are cut
+(`long_scans`), matmuls read pairs of bytes (`byte_products`) or multiply integers in parts (`integer_products`), products are taken by
+halves (`products`), sorts, scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read
+weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`),
+element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are too
+(`concatenations`), what all readers of a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`), what
+moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules
+of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from ktir.passes.flat.long_rows import long_rows_in_parts
 from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.loops.merge import merge_rows
+from ktir.passes.flat.memory.chosen_matrices import multiply_with_all
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
 from ktir.passes.flat.memory.indirect import indices_apart
@@ -85,6 +88,7 @@ class BreakViewsPass(Pass):
                 insertions_apart(function)
                 reduce_once(function)
                 order_variables(function)
+                multiply_with_all(function, target)
                 indices_apart(function, arguments)
                 long_scans_in_blocks(function)
                 products_of_bytes(function)

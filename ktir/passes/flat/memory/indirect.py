@@ -89,7 +89,7 @@ def _read_through_tiles(op: ir.Operation) -> None:
         places = [e.compose(ir.AffineMap.get(len(loops), 0, moved)) for e in expressions]
         with ir.InsertionPoint(op), op.location:
             type_ = ir.RankedTensorType(value.type)
-            memory = _in_memory(value)
+            memory = in_memory(value)
             tile = ktdp.construct_indirect_access_tile(memory, places, [extents[v] for v in loops])
             op.operands[i] = ktdp.load(tile, type_.element_type)
         maps[i] = affine_map(len(extents), loops)
@@ -117,7 +117,7 @@ def _look_up_one(op: ir.Operation) -> None:
             return
         base, steps = found
         places = _places(folded, steps, walked, [extents[v] for v in walked], shape_of_view(base)[0])
-        index = _in_memory(places)
+        index = in_memory(places)
         variables = [ir.AffineExpr.get_dim(v) for v in walked]
         subscripts = [(index, variables), *(d.map.results[0] for d in kept)]
         made = ktdp.construct_indirect_access_tile(base, subscripts, extents)
@@ -150,7 +150,7 @@ def _folded(view: ir.Value, folded: Sequence[int], kept: Sequence[int]) -> tuple
             given = _transposed(given, order)
         groups = [list(range(len(folded))), *([len(folded) + i] for i in range(len(kept)))]
         flat = given if len(folded) == 1 else collapsed(given, groups)
-        return _in_memory(flat), [prod(sizes[d] for d in folded[i + 1 :]) for i in range(len(folded))]
+        return in_memory(flat), [prod(sizes[d] for d in folded[i + 1 :]) for i in range(len(folded))]
     base, window = windows.window_of_view(op)
     strides = [window.strides[d] for d in folded]
     if any(s < 0 for s in strides):
@@ -218,7 +218,7 @@ def _evaluated(e: ir.AffineExpr, loops: dict[int, int]) -> ir.Value:
     raise refuse(ir.InsertionPoint.current.block.owner.operation, "computes a subscript by a ceiling division, which is not supported")
 
 
-def _in_memory(value: ir.Value) -> ir.Value:
+def in_memory(value: ir.Value) -> ir.Value:
     """A tensor as memory that is read by index."""
     type_ = ir.RankedTensorType(value.type)
     return ir.Operation.create(kt.MaterializeOp.OPERATION_NAME, [ir.MemRefType.get(type_.shape, type_.element_type)], [value]).results[0]
