@@ -1,4 +1,5 @@
-"""Layers of models as several kernels share them: projections into heads, readers of one sum, rows of several loops, bytes, long rows."""
+"""Layers of models as several kernels share them: projections into heads, readers of one sum, rows of several loops, bytes, long rows,
+experts."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from math import prod
 
 from campaign.graph_blocks import PRODUCT, activated, masked_scores, norm_of, rotated, softmax_of
 from campaign.graph_draws import Draws
-from campaign.graph_text import Value
+from campaign.graph_text import Value, tensor
 
 _HALVES = ["%r = arith.truncf %i0 : f32 to f16"]
 _BATCHES, _POSITIONS, _WIDTHS = (1, 2, 3, 8), (1, 2, 5, 16, 24, 65), (32, 64, 96, 130, 192, 256)
@@ -279,5 +280,40 @@ def long_row(g: Draws) -> None:
             g.generic([(row, (0,)), (most, ())], ((), "i64"), "r", body, "9223372036854775807")
 
 
-OPS = {heads: 3, attention_layer: 3, readers: 4, feed_forward: 3, begun: 2, of_bytes: 2, long_row: 1}
+def experts(g: Draws) -> None:
+    """Rows, each perhaps several times, with matrices that indices choose, few or many."""
+    x = _rows(g)
+    count, depth = prod(x.shape[:-1]), x.shape[-1]
+    rows = g.moved(f"tensor.collapse_shape {x.name} [[0, 1], [2]]", (count, depth), x)
+    times = g.random.choice((1, 2, 3)) if count * depth * 3 <= g.largest else 1
+    if times > 1:
+        own = (count, times, depth)
+        text = f"linalg.broadcast ins({rows.name} : {rows.type}) outs({g.filled(own, 'f16', None)} : {tensor(own, 'f16')}) dimensions = [1]"
+        again = g.define(text, own, "f16", rows)
+        count *= times
+        rows = g.moved(f"tensor.collapse_shape {again.name} [[0, 1], [2]]", (count, depth), again)
+    matrices, width = g.random.choice((1, 2, 5, 40)), g.random.choice((16, 64, 70, 130))
+    turned = g.random.random() < 0.5
+    shape = (matrices, width, depth) if turned else (matrices, depth, width)
+    if count * width * depth > 8 * g.largest:
+        return
+    table, indices = g.buffer("input", shape, "f16"), g.buffer("input", (count,), "i64")
+    g.below[len(g.arguments) - 1] = matrices
+    index, own = g.view(indices, (count,), (1,), 0), (count, *shape[1:])
+    view = g.view(table, shape, (shape[1] * shape[2], shape[2], 1), 0)
+    dims, box = g.box(own)
+    tile = g.line(
+        f"ktdp.construct_indirect_access_tile intermediate_variables(%x, %y, %z) {view}[ind({index}[%x]), (%y), (%z)] "
+        f"{{variables_space_order = affine_map<({dims}) -> ({dims})>, variables_space_set = affine_set<({dims}) : ({box})>}} : "
+        f"{g.memref(shape, 'f16')}, {g.memref((count,), 'i64')} -> !ktdp.access_tile<{g.extents(own)}>"
+    )
+    chosen = g.define(f"ktdp.load {tile} : <{g.extents(own)}> -> {tensor(own, 'f16')}", own, "f16")
+    factors: list[tuple[Value, tuple[int | None, ...]]] = [(chosen, (0, 1, 2) if turned else (0, 2, 1)), (rows, (0, 2))]
+    if g.random.random() < 0.3:
+        factors.reverse()
+    g.values.remove(chosen)
+    g.generic(factors, ((count, width), "f32"), "ppr", PRODUCT, "0.0")
+
+
+OPS = {heads: 3, attention_layer: 3, readers: 4, feed_forward: 3, begun: 2, of_bytes: 2, long_row: 1, experts: 2}
 """Ops and how often they come."""

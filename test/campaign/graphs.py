@@ -9,10 +9,10 @@ Ops are drawn one by one: views of inputs (transposed, sliced, spread, backwards
 operands, reductions, contractions, reshapes, slices, pads, concatenations, masks by position, in f16 and f32; arithmetic, comparisons,
 conversions and reductions of i32, i64 and i1; gathers and scatters of rows, scans, sorts; blocks of models such as norms and attention;
 buffers that are read and written. Or layers, of which several kernels share parts: projections into heads, readers of the same sums, rows
-of several loops, bytes, long rows. With `--near`, the machine's addresses span a part of the largest buffer, so that transfers are cut;
-that some division or step reaches further is no finding. With `--kernels`, many small kernels read what earlier ones wrote and overwrite
-what they read, on few cores and many, with much scratchpad and little; the literal machine has their values too, with as many loads ahead
-of a kernel as it pleases. What no op used is stored at the end, so nothing is dead.
+of several loops, bytes, long rows, rows of experts. With `--near`, the machine's addresses span a part of the largest buffer, so that
+transfers are cut; that some division or step reaches further is no finding. With `--kernels`, many small kernels read what earlier ones
+wrote and overwrite what they read, on few cores and many, with much scratchpad and little; the literal machine has their values too, with
+as many loads ahead of a kernel as it pleases. What no op used is stored at the end, so nothing is dead.
 
 The command checks one program per seed: NumPy's values, then every level and both modes of the emulator. A finding is a line, with the
 program in a file; the status is 1 if there was one.

@@ -190,7 +190,7 @@ def _saves(choice: _Choice, target: Target) -> bool:
     rows = prod(size for size, place in choice.rows if _variable(place) not in choice.reduced)
     matrix = columns * depth * LANES * STICK_BYTES
     row = columns * LANES * _RESULT_BYTES
-    if matrices * rows * row > target.span_bytes:
+    if matrices == 1 or matrices * rows * row > target.span_bytes:  # dims of extent 1 are gone by now
         return False
     rate, corelets = target.dram_bytes_per_cycle, target.cores * target.corelets
     products = matrices * multiply_cycles(rows, columns * depth, target) / corelets
