@@ -28,6 +28,8 @@ Memory = tuple[str, int]
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 
+_FLOAT_PREDICATES = ("", "eq", "gt", "ge", "lt", "le", "ne", "") * 2
+"""Relations of `arith.cmpf`, ordered and then unordered: without NaN they are the same."""
 _SELF_COMPARED = {1: 0, 7: 0, 13: 1, 14: 1}
 """Predicates of `arith.cmpf` that tell NaN (oeq, ord, une, uno): the choice of a selection that they keep for numbers."""
 
@@ -367,6 +369,11 @@ def _comparison(op: ir.Operation) -> Callable[..., Interval]:
     return apply
 
 
+def _float_comparison(op: ir.Operation) -> Callable[..., Interval]:
+    relation = _FLOAT_PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+    return lambda a, b: intervals.compared(relation, a, b) if relation and not (a.nan or b.nan) else FLAG
+
+
 def _compared(op: ir.Operation, a: Interval, b: Interval) -> int | None:
     found = _comparison(op)(a, b)
     return int(found.low) if found.low == found.high else None
@@ -400,7 +407,7 @@ _FUNCTIONS: dict[str, Callable[[ir.Operation], Callable[..., Interval]]] = named
         **{n: lambda op: intervals.EXACT[op.name] for n in intervals.EXACT},
         **dict.fromkeys((*intervals.UNSIGNED, arith.UIToFPOp), _as_unsigned),
         arith.CmpIOp: _comparison,
-        arith.CmpFOp: lambda _: lambda a, b: FLAG,
+        arith.CmpFOp: _float_comparison,
         arith.SIToFPOp: lambda op: lambda a: _signed_number(a, op),
         arith.FPToSIOp: _rounded_to_integer,
         arith.FPToUIOp: _rounded_to_integer,

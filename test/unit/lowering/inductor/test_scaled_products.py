@@ -242,6 +242,21 @@ def test_activations_that_the_program_quantises(k: int) -> None:
     assert "i8x2" in halves
 
 
+def shifted(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A scale and a zero point per row, which are found on the way."""
+    low, high = x.float().amin(-1, keepdim=True).clamp(max=0), x.float().amax(-1, keepdim=True).clamp(min=0)
+    scale = ((high - low) / 255).clamp(min=1e-6)
+    zero = (-128 - (low / scale).round()).clamp(-128, 127)
+    codes = ((x.float() / scale).round() + zero).clamp(-128, 127).to(torch.int8)
+    sums = torch.ops.aten._int_mm(codes, w.t()) - zero.to(torch.int32) * w.to(torch.int32).sum(1)
+    return sums.float() * scale
+
+
+def test_activations_with_zero_points() -> None:
+    x, w = torch.randn(3, 193, generator=torch.Generator().manual_seed(0)).half(), weights(70, 193)
+    torch.testing.assert_close(run(shifted, x, w), shifted(x, w), rtol=0, atol=0)
+
+
 def test_sums_begin_anywhere_and_wrap() -> None:
     a, w = weights(5, 256), weights(66, 256)
     c = torch.randint(-(2**31), 2**31 - 1, (5, 66), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
