@@ -132,8 +132,15 @@ class _Price:
         if not isinstance(item, Contraction):
             return Stage(0.0, self._vector(item), loads, needs, stores)
         sticks = self._columns(item)
-        pt = block_cycles(self.rows, sticks, self._depth(item), self.target)
+        pt = block_cycles(self.rows, sticks, self._depth(item), self.target) + sticks * self._depth(item) * self._widening(item)
         return Stage(pt, own * sticks if fused is None else self._vector(fused), loads, needs, stores)
+
+    def _widening(self, item: Contraction) -> float:
+        """Cycles in which the array waits for a block of weights of one byte: they are widened by the vector unit first."""
+        weights = item.sources[1]
+        if weights.bytes > prod(weights.shape):
+            return 0.0
+        return half(LANES, self.target.corelets) * item.work + self.target.sfp_latency + self.target.signal_cycles
 
     def _vector(self, item: Op) -> float:
         """Cycles of the vector unit on a block, or of what brings it its operands."""

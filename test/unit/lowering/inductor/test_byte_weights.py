@@ -129,6 +129,23 @@ def test_memory_is_the_bound(dtype: torch.dtype) -> None:
     assert launch.machine.report.cycles <= w.numel() / launch.machine.target.dram_bytes_per_cycle / 0.9
 
 
+@pytest.mark.turn
+def test_what_widening_takes_is_part_of_the_plan() -> None:
+    """Several layers on few rows: were they one kernel, each core would widen all weights for itself, in more time than bytes save."""
+
+    def block(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        x = x + torch.nn.functional.linear(x, a.to(x.dtype))
+        h = torch.nn.functional.gelu(torch.nn.functional.linear(torch.nn.functional.layer_norm(x, (128,)), b.to(x.dtype)))
+        return x + torch.nn.functional.linear(h, c.to(x.dtype))
+
+    x = torch.linspace(-2, 3, 100 * 128).reshape(100, 128).half()
+    codes = [(weights(E4M3, *shape).float() / 4096).to(E4M3) for shape in ((128, 128), (512, 128), (128, 512))]
+    narrow, wide = (run(block, x, *(w.to(dtype) for w in codes)) for dtype in (E4M3, torch.float16))
+    torch.testing.assert_close(narrow[0], wide[0], rtol=1e-2, atol=1e-2)
+    assert moved(narrow[1]) < moved(wide[1])
+    assert narrow[1].machine.report.cycles < wide[1].machine.report.cycles
+
+
 @pytest.mark.parametrize("dtype", [E4M3, I8])
 def test_every_level_has_the_same_bits(dtype: torch.dtype) -> None:
     """From the tiled level on; the stream, run in both modes, is what the allocated level says."""
