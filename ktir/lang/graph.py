@@ -132,6 +132,11 @@ class Builder:
         self.stack = [self.root]
         self._numbers: dict[int, Value] = {}
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether a grid says who computes what."""
+        return self.grid is not None
+
     def emit(self, text: str, operands: Sequence[Value] = (), types: Sequence[str] = (), regions: Sequence[Region] = ()) -> list[Value]:
         """An op at this point, and its results."""
         op = Op(text, [self.within(v) for v in operands], here(), regions)

@@ -250,11 +250,14 @@ class Tile(Derived, NDArrayOperatorsMixin):
             raise Mistake(f"'keepdims' is true or false, but got {kind_of(keepdims)}")
         axes = sorted(self._axes(axis))
         wide = np.dtype(np.float32) if name == "sum" and element_of(dtype) in ("f16", "bf16") else dtype
-        placed = self._read()
-        if not set(axes) <= set(placed.dims):
-            placed = Placed(self._dense(), tuple(range(self.ndim)))
-        value = reduction(self._build, op, placed, self.shape, axes, self.dtype, wide, init(wide))
-        result = Tile.of(self._build, value, wide)
+        one_by_one = len(axes) > 1 and self._build.is_divided  # a tile has one dim in its sticks
+        source, result = self, self
+        for listed in [[a] for a in reversed(axes)] if one_by_one else [axes]:
+            placed = source._read()
+            if not set(listed) <= set(placed.dims):
+                placed = Placed(source._dense(), tuple(range(source.ndim)))
+            value = reduction(self._build, op, placed, source.shape, listed, source.dtype, wide, init(wide))
+            source = result = Tile.of(self._build, value, wide)
         if keepdims:
             rest = [d for d in range(self.ndim) if d not in axes]
             result = result._view([1 if d in axes else n for d, n in enumerate(self.shape)], lambda d: rest[d])

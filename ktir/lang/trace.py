@@ -45,9 +45,8 @@ class Trace(Builder):
 
     @property
     def is_divided(self) -> bool:
-        """Whether a grid says who computes what: the kernel's, or of one tile for loops and conditions, which no program of whole tensors
-        has."""
-        return self.grid is not None or self._controls
+        """As of any kernel, or of one tile for loops and conditions, which no program of whole tensors has."""
+        return super().is_divided or self._controls
 
     # Control
 

@@ -5,46 +5,65 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ktir.analysis.scalars.sets import tile_boxes
+from ktir.analysis.scalars.sets import Span, tile_boxes
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.mlir import ir, is_a, tensor
 from ktir.passes.flat.integers.intervals import all_of, width_of
-from ktir.passes.pinning.values.elements import Leaf, Value
+from ktir.passes.pinning.values.elements import Leaf, Value, of_type
 from ktir.passes.pinning.values.narrowed import from_memory, in_memory
+from ktir.passes.pinning.values.parts import part_of, together
 from ktir.passes.pinning.values.places import MOST_PIECES, Place, is_cut, placed
-from ktir.passes.pinning.values.tensors import (
-    Joined,
-    Loaded,
-    choose_stick,
-    physical_shape,
-    place_here,
-    pointwise,
-    reshaped,
-    rows_of,
-)
+from ktir.passes.pinning.values.rows import physical_shape, rows_of
+from ktir.passes.pinning.values.tensors import Joined, Loaded, choose_stick, place_here, pointwise, reshaped
 from ktir.passes.pinning.values.views import Window
 
 Places = Sequence[tuple[Place, Window]]
 
 
 def loaded(op: ir.Operation, places: Places) -> Value:
-    """What a load gives. Raises Unsupported for parts that are not side by side along one dim."""
-    found, own = _loaded(op, places), ir.RankedTensorType(op.results[0].type).element_type
+    """What a load gives. Raises Unsupported for parts that are not side by side along one dim, and these along another one."""
+    if len(places) > 1:
+        places = list({window: (place, window) for place, window in reversed(places)}.values())  # a replica is as good as another
+    found, own = _loaded(op, places, _whole(places)), ir.RankedTensorType(op.results[0].type).element_type
     return Value(found.shape, from_memory(found.element, own))
 
 
-def _loaded(op: ir.Operation, places: Places) -> Value:
-    if len(places) > 1:
-        places = list({window: (place, window) for place, window in reversed(places)}.values())  # a replica is as good as another
-    if len(places) == 1 and _is_whole(*places[0]):
+def _loaded(op: ir.Operation, places: Places, whole: Sequence[int]) -> Value:
+    if len(places) == 1 and _is_whole(*places[0], whole):
         place = places[0][0]
         return Value(place.shape, Leaf(place.element, Loaded(place, place_here(), _bounds(op)), tuple(range(len(place.shape)))))
-    shape, dim, firsts = _side_by_side(op, places)
+    apart = _parted(places, whole)
+    if len(apart) > 1:
+        return _in_layers(op, places, whole, apart[0])
+    shape, dim, firsts = _side_by_side(op, places, whole)
     anchor = place_here()
     parts = [(first, Loaded(place, anchor, _bounds(op))) for first, (place, _) in zip(firsts, places, strict=True)]
     joined = Joined(shape, dim, sorted(parts, key=lambda p: p[0]), anchor)
     return Value(shape, Leaf(places[0][0].element, joined, tuple(range(len(shape)))))
+
+
+def _in_layers(op: ir.Operation, places: Places, whole: Sequence[int], base: int) -> Value:
+    """Parts that lie along several dims of their view: those at one place along the first one are a value, zero where there is none."""
+    layers, values, end, dim = _layers(places, whole, base), list[Value](), 0, list(places[0][0].op.opview.order).index(base)
+    shape = [whole[d] for d in places[0][0].op.opview.order]
+
+    def nothing(extent: int) -> list[Value]:
+        return [Value((*shape[:dim], extent, *shape[dim + 1 :]), of_type(places[0][0].element, 0))] if extent else []
+
+    for (first, extent), layer, inner in layers:
+        values += [*nothing(first - end), _loaded(op, layer, inner)]
+        end = first + extent
+    return together([*values, *nothing(whole[base] - end)], dim, tuple(shape), op)
+
+
+def _layers(places: Places, whole: Sequence[int], base: int) -> list[tuple[Span, Places, Sequence[int]]]:
+    """The parts at each place along a dim of their view, as parts of a tile of that extent."""
+    found: dict[Span, list[tuple[Place, Window]]] = {}
+    for place, window in places:
+        alone = tuple((0, n) if d == base else (first, n) for d, (first, n) in enumerate(window))
+        found.setdefault(window[base], []).append((place, alone))
+    return [(span, layer, [*whole[:base], span[1], *whole[base + 1 :]]) for span, layer in sorted(found.items())]
 
 
 def _bounds(op: ir.Operation) -> tuple[int, int] | None:
@@ -56,10 +75,19 @@ def _bounds(op: ir.Operation) -> tuple[int, int] | None:
 
 def stored(op: ir.Operation, value: Value, places: Places) -> None:
     """Write a value where its tile lies; to each replica of a part."""
-    value = Value(value.shape, in_memory(value.element))
-    windows = {window for _, window in places}
-    alone = len(windows) == 1 and _is_whole(places[0][0], *windows)
-    shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if alone else _side_by_side(op, places)
+    _stored(op, Value(value.shape, in_memory(value.element)), places, _whole(places))
+
+
+def _stored(op: ir.Operation, value: Value, places: Places, whole: Sequence[int]) -> None:
+    apart = _parted(places, whole)
+    if len(apart) > 1:
+        order = places[0][0].op.opview.order
+        value = value if len(value.shape) == len(order) else reshaped(value, tuple(whole[d] for d in order), op)
+        for (first, extent), layer, inner in _layers(places, whole, apart[0]):
+            _stored(op, part_of(value, list(order).index(apart[0]), first, extent, op), layer, inner)
+        return
+    alone = not apart and len({window for _, window in places}) == 1
+    shape, dim, firsts = (places[0][0].shape, 0, [0] * len(places)) if alone else _side_by_side(op, places, whole)
     if alone and len(value.shape) > len(shape) and value.shape[:-2] == shape[:-1] and all(place.splits for place, _ in places):
         places = [(place.split(len(shape) - 1, value.shape[-1]), window) for place, window in places]  # as the memory lies
         shape = value.shape
@@ -99,18 +127,21 @@ def _put(made: ir.Value, at: list[int], place: Place, stick: int | None, op: ir.
     ktdp.store(piece, tile)
 
 
-def _side_by_side(op: ir.Operation, places: Places) -> tuple[tuple[int, ...], int, list[int]]:
+def _parted(places: Places, whole: Sequence[int]) -> list[int]:
+    """The dims of their view along which parts of a tile are not all of it."""
+    return [d for d in range(len(whole)) if any(window and window[d] != (0, whole[d]) for _, window in places)]
+
+
+def _side_by_side(op: ir.Operation, places: Places, whole: Sequence[int]) -> tuple[tuple[int, ...], int, list[int]]:
     """The whole shape of parts, the dim along which they lie, and the first position of each. Raises Unsupported."""
-    order = places[0][0].op.opview.order
-    windows, whole = [window for _, window in places], _whole(places)
-    dims = [d for d in range(len(order)) if any(window[d] != (0, whole[d]) for window in windows)]
+    order, dims = places[0][0].op.opview.order, _parted(places, whole)
     if len(dims) != 1:
-        raise refused(op, "accesses parts that do not lie side by side along one dim, which is not pinned yet")
+        raise refused(op, "accesses parts that do not lie side by side, which is not pinned yet")
     (base,) = dims
     dim = list(order).index(base)
     shape = list(places[0][0].shape)
     shape[dim] = whole[base]
-    return tuple(shape), dim, [window[base][0] for window in windows]
+    return tuple(shape), dim, [window[base][0] for _, window in places]
 
 
 def _whole(places: Places) -> Sequence[int]:
@@ -121,6 +152,6 @@ def _whole(places: Places) -> Sequence[int]:
     return [max(sum(window[d]) for _, window in places) for d in range(len(places[0][1]))]
 
 
-def _is_whole(place: Place, window: Window) -> bool:
+def _is_whole(place: Place, window: Window, whole: Sequence[int]) -> bool:
     """Whether a part is all of its tile, as a place without a window is."""
-    return not window or list(window) == [(0, n) for n in _whole([(place, window)])]
+    return not window or list(window) == [(0, n) for n in whole]

@@ -9,7 +9,8 @@ from ktir.diagnostics import refused
 from ktir.dialects.structured import Generic, elementwise, fill
 from ktir.mlir import arith, ir, is_a, linalg, tensor
 from ktir.passes.pinning.values.elements import Leaf, Number, Value
-from ktir.passes.pinning.values.tensors import Made, choose_stick, physical_shape, pointwise, whole_dims
+from ktir.passes.pinning.values.rows import physical_shape
+from ktir.passes.pinning.values.tensors import Made, choose_stick, pointwise, whole_dims
 
 _MOST_FORMS = 16
 

@@ -18,9 +18,9 @@ from ktir.dialects.structured import index_sum
 from ktir.mlir import func, integer_attribute, ir, is_a, operations
 from ktir.passes.flat.integers.intervals import width_of
 from ktir.passes.pinning.values.elements import Apply, Leaf, Value
-from ktir.passes.pinning.values.parts import assembled, taken
 from ktir.passes.pinning.values.places import MOST_PIECES, Place, Row, even, sticks, times
-from ktir.passes.pinning.values.tensors import Made, choose_stick, copied, pointwise, rows_of
+from ktir.passes.pinning.values.rows import assembled, copied, rows_of, taken
+from ktir.passes.pinning.values.tensors import Made, choose_stick, pointwise
 from ktir.target import LANES, element_bytes
 
 _NUMBER = "ktir.access"

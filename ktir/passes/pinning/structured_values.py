@@ -224,12 +224,8 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
 def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
     """What `combine` makes of a value along a dim that cannot lie in the sticks, in the order of the lanes of one."""
     count, shape = source.shape[dim], _shape(op.results[0])
-    if count > _MOST_FOLDED:
-        raise refused(
-            op,
-            f"reduces {count} elements along a dim that lies in the rows of what it reads, more than {_MOST_FOLDED}, which is not "
-            "pinned yet; the nearest supported form reduces blocks of them",
-        )
+    if count > LANES:
+        return _over_many_rows(op, source, dim, kept, combine, type_)
     places = {d: kept.get(d) for d in range(len(source.shape))}
     lanes = [position(source.element, dim, k, op).moved(places) for k in range(count)]
 
@@ -243,6 +239,33 @@ def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int
         lanes = [both(a, lanes[k + width]) if k + width < len(lanes) else a for k, a in enumerate(lanes[:width])]
     identity = IDENTITY[COMBINERS[combine.name]]
     return both(of_type(type_, identity), lanes[0])  # lanes begin so: a sum is never -0
+
+
+def _over_many_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
+    """The same of more rows than lanes: blocks of as many are combined, one after the other, and then halves of what that gives."""
+    wanted = next((d for d in reversed(range(len(source.shape))) if d != dim and source.shape[d] != 1), None)
+    identity = of_type(type_, IDENTITY[COMBINERS[combine.name]])
+
+    def made(rows: int, element: Element) -> Value:
+        """A tensor of so many positions along the dim."""
+        shape = tuple(rows if d == dim else n for d, n in enumerate(source.shape))
+        value = Value(shape, element)
+        stick = choose_stick(value, wanted)
+        return Value(shape, Leaf(type_, Made(pointwise(value, stick, op), shape, stick), tuple(range(len(shape)))))
+
+    total = made(LANES, Apply(type_, combine, (identity, part_of(source, dim, 0, LANES, op).element)))
+    for first in range(LANES, source.shape[dim], LANES):
+        rows = min(LANES, source.shape[dim] - first)
+        block = part_of(source, dim, first, rows, op)
+        added = made(rows, Apply(type_, combine, (part_of(total, dim, 0, rows, op).element, block.element)))
+        rest = [part_of(total, dim, rows, LANES - rows, op)] if rows < LANES else []
+        total = together([added, *rest], dim, total.shape, op)
+    width = LANES
+    while width > 1:
+        width //= 2
+        halves = (part_of(total, dim, first, width, op).element for first in (0, width))
+        total = made(width, Apply(type_, combine, tuple(halves)))
+    return total.element.moved({d: kept.get(d) for d in range(len(source.shape))})
 
 
 def _fits(source: Value, count: int, combine: ir.Operation) -> bool:

@@ -15,7 +15,8 @@ from ktir.passes.general.cores import Cores
 from ktir.passes.pinning.exchanges.rounds import cut, cut_by_core, delivered, fits_sticks, live_rows, pieces
 from ktir.passes.pinning.exchanges.tables import FOLDS, Members, Transfer, producer, splits, transfers
 from ktir.passes.pinning.values.elements import Leaf, Value
-from ktir.passes.pinning.values.tensors import Made, choose_stick, own, physical_shape, pointwise, whole_dims
+from ktir.passes.pinning.values.rows import own, physical_shape
+from ktir.passes.pinning.values.tensors import Made, choose_stick, pointwise, whole_dims
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], list[Value]]
 

@@ -16,7 +16,7 @@ from ktir.mlir import ir, tensor
 from ktir.passes.general.cores import Cores
 from ktir.passes.pinning.exchanges.tables import Box, Transfer
 from ktir.passes.pinning.values.places import sticks
-from ktir.passes.pinning.values.tensors import physical_shape
+from ktir.passes.pinning.values.rows import physical_shape
 from ktir.target import LANES
 
 MOST_ROUNDS = 256

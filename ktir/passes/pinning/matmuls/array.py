@@ -8,7 +8,8 @@ from ktir.dialects.structured import affine_map, constant, elementwise, fill, fi
 from ktir.mlir import arith, ir, linalg, scf, tensor
 from ktir.passes.pinning.values.elements import Leaf, Value
 from ktir.passes.pinning.values.places import sticks
-from ktir.passes.pinning.values.tensors import Loaded, own, physical_shape, pointwise
+from ktir.passes.pinning.values.rows import own, physical_shape
+from ktir.passes.pinning.values.tensors import Loaded, pointwise
 from ktir.target import LANES
 
 

@@ -13,7 +13,8 @@ from ktir.passes.pinning.matmuls.array import ArrayProduct
 from ktir.passes.pinning.matmuls.vector import VectorProduct
 from ktir.passes.pinning.values.elements import Apply, Element, Kind, Leaf, Number, Value, content
 from ktir.passes.pinning.values.parts import position
-from ktir.passes.pinning.values.tensors import MOST_PIECES, Made, side_by_side, whole_dims
+from ktir.passes.pinning.values.rows import side_by_side
+from ktir.passes.pinning.values.tensors import MOST_PIECES, Made, whole_dims
 from ktir.target import HALVES, is_half
 
 TOLERANCE = "ktir.tolerance"

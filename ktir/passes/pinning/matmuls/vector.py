@@ -6,7 +6,8 @@ from ktir.dialects.structured import affine_map, constant, elementwise, fill, ge
 from ktir.mlir import arith, ir, linalg, scf, tensor
 from ktir.passes.pinning.matmuls.array import part
 from ktir.passes.pinning.values.elements import Value
-from ktir.passes.pinning.values.tensors import physical_shape, pointwise
+from ktir.passes.pinning.values.rows import physical_shape
+from ktir.passes.pinning.values.tensors import pointwise
 from ktir.target import LANES
 
 

@@ -6,20 +6,18 @@ exists in one form it is rows, or whole sticks. Put together, tensors become the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import filled
-from ktir.mlir import ir, tensor
+from ktir.mlir import ir
 from ktir.passes.pinning.values.elements import Apply, Below, Element, Leaf, Number, Value, number, of_type, true
 from ktir.passes.pinning.values.places import MOST_PIECES, even
-from ktir.passes.pinning.values.tensors import Joined, Loaded, Made, Shared, own, physical_shape, place_here, pointwise, rows_of
+from ktir.passes.pinning.values.rows import assembled, physical_shape, rows_of, runs, taken
+from ktir.passes.pinning.values.tensors import Joined, Loaded, Made, Rows, Shared, place_here, pointwise
 from ktir.target import LANES
-
-Rows = tuple[tuple[int, int | None], ...]
 
 
 @dataclass(eq=False)
@@ -75,7 +73,7 @@ class _Part(_InForms):
             return taken(whole, [0, starts[0], 0], physical_shape(self.shape, stick))
         if len(starts) > MOST_PIECES:
             raise refused(self.op, f"takes parts of more than {MOST_PIECES} positions of other dims, which is not pinned yet")
-        pieces = ((0, k * count + at, piece) for k, start in enumerate(starts) for at, piece in _runs(whole, start, count))
+        pieces = ((0, k * count + at, piece) for k, start in enumerate(starts) for at, piece in runs(whole, start, count))
         return assembled(pieces, self.value.type, self.shape, stick)
 
 
@@ -119,7 +117,7 @@ class _Together(_InForms):
                 for d, k in zip(outer, index, strict=True):
                     piece = part_of(piece, d, k, 1, self.op)
                 count = prod(piece.shape[d] for d in rows_of(piece.shape, stick))
-                for row, value in _runs(pointwise(piece, stick, self.op), 0, count):
+                for row, value in runs(pointwise(piece, stick, self.op), 0, count):
                     yield 0, (number_ * self.shape[self.dim] + first) * inner + row, value
 
 
@@ -219,31 +217,3 @@ def _overlap(at: int, count: int, first: int, extent: int) -> tuple[int, int]:
 def _inner(shape: Sequence[int], stick: int | None, dim: int) -> int:
     """Rows of one position of a dim."""
     return prod(shape[d] for d in rows_of(shape, stick) if d > dim)
-
-
-def taken(value: ir.Value, at: Sequence[int], size: Sequence[int]) -> ir.Value:
-    """What a tensor has from a stick, a row and a lane on."""
-    type_ = ir.RankedTensorType(value.type)
-    if list(type_.shape) == list(size):
-        return value
-    part_type = ir.RankedTensorType.get(list(size), type_.element_type)
-    return tensor.ExtractSliceOp(part_type, value, [], [], [], list(at), list(size), [1, 1, 1]).result
-
-
-def _runs(whole: ir.Value, first: int, count: int) -> Iterator[tuple[int, ir.Value]]:
-    """`count` rows of a tensor from `first` on: an even number of them, and the last one of an odd number."""
-    lanes = ir.RankedTensorType(whole.type).shape[0]
-    for at, n in ((0, count - count % 2), (count - count % 2, count % 2)):
-        if n:
-            yield at, taken(whole, [0, first + at, 0], [lanes, n, LANES])
-
-
-def assembled(pieces: Iterable[tuple[int, int, ir.Value]], type_: ir.Type, shape: tuple[int, ...], stick: int | None) -> ir.Value:
-    """A tensor of a shape, of pieces by the stick and the row at which each begins: they are copied, one after the other."""
-    size = physical_shape(shape, stick)
-    odd = size[1] != prod(shape[d] for d in rows_of(shape, stick))  # nobody but a piece of all rows writes the one that makes them even
-    whole = filled(size, type_, 0) if odd else tensor.EmptyOp(size, type_).result  # before what is computed there
-    for at, row, value in pieces:
-        moved = list(ir.RankedTensorType(value.type).shape)
-        whole = tensor.InsertSliceOp(own(value), whole, [], [], [], [at, row, 0], moved, [1, 1, 1]).result
-    return whole

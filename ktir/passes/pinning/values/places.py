@@ -12,7 +12,7 @@ import numpy as np
 
 from ktir.analysis.points import Numbers, Points
 from ktir.analysis.scalars.sets import Span, tile_boxes
-from ktir.diagnostics import refused
+from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
 from ktir.dialects._foundation import affine
 from ktir.dialects.structured import index_constant, index_sum
@@ -155,20 +155,35 @@ class Place:
         """The access tile of a store whose rows are these dims of it."""
         return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], 1)
 
+    def reaches(self, rows: Sequence[Row]) -> bool:
+        """Whether one walk reaches all rows."""
+        try:
+            self.merged(rows)
+        except Unsupported:
+            return False
+        return True
+
     def tile(self, stick: int | None, rows: Sequence[Row], multiple: int) -> ir.Value:
         """The access tile [sticks, rows, 64] at the insertion point, with rows up to a multiple: a store moves those that there are (1), a
         load one more to make them even (2), where they are several."""
         count = prod(r.extent for r in rows)
         outer, stride = self.merged(rows)
         column = self.dims[stick] if stick is not None else None
+        moved = count if multiple == 1 else even(count) if multiple == 2 else -(-count // multiple) * multiple
+        bound = self._bound(outer, stride, count) if multiple <= 2 else None
         base: Size = self.base
         for dim in self.dims:
-            if dim is not column and dim is not outer:
+            if dim is not column and dim is not outer and dim is not bound:
                 base = index_sum(base, times(dim.first, dim.stride))
         at: list[Size] = [0, 0, 0]
         size: Size = count
-        moved = count if multiple == 1 else even(count) if multiple == 2 else -(-count // multiple) * multiple
-        if outer is not None:
+        if bound is not None and bound.size is not None:
+            apart = bound.stride // stride
+            size, at[1] = index_sum(times(bound.size, apart), count - apart), times(bound.first, apart)
+            if isinstance(size, ir.Value):
+                size = arith.MaxSIOp(size, index_constant(0)).result
+            base = base if outer is None else index_sum(base, times(outer.first, outer.stride))
+        elif outer is not None:
             inner = count // outer.extent
             if outer.size is not None and multiple > 2 and moved != count:  # what lies behind the tile is none of it
                 base = index_sum(base, times(outer.first, outer.stride))
@@ -181,11 +196,11 @@ class Place:
         if column is not None:
             base, whole, last, at[0] = self._columns(column, base)
         guards = [] if self.guard is None else [self.guard]
-        guards += [_positions(dim) for dim in self._clipped_positions if dim is not outer]
+        guards += [_positions(dim) for dim in self._clipped_positions if dim is not outer and dim is not bound]
         if guards:
             for guard in guards:
                 size = arith.MulIOp(guard, size if isinstance(size, ir.Value) else index_constant(size)).result
-        elif isinstance(size, int) and (moved != count or (outer is not None and outer.size is not None)):
+        elif isinstance(size, int) and (moved != count or bound is not None or (outer is not None and outer.size is not None)):
             size = index_constant(size)
         lane = 1 if column is None else column.stride
         sizes = [whole, size, LANES]
@@ -197,6 +212,13 @@ class Place:
         view = ktdp.construct_memory_view(base, sizes, [LANES * lane, stride, lane], self.element, attributes=attributes)
         shape = [sticks(column.extent) if column is not None else 1, moved, LANES]
         return ktdp.construct_access_tile(view, at, shape)
+
+    def _bound(self, outer: Dim | None, stride: int, count: int) -> Dim | None:
+        """A dim of one position that may not be there: its positions are so many rows of one view, beyond which they are clipped."""
+        if outer is not None and outer.size is not None:
+            return None
+        fits = (d for d in self._clipped_positions if 0 < count * stride <= d.stride and not d.stride % stride)
+        return next((d for d in fits if d is not outer), None)
 
     @property
     def _clipped_positions(self) -> list[Dim]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product, takewhile
 from math import prod
 from typing import ClassVar
 
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import Unsupported, refused
 from ktir.dialects import ktdp
-from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, elementwise, fill, filled, generic, index_constant
-from ktir.mlir import arith, ir, is_a, linalg, tensor
+from ktir.dialects.structured import COMBINERS, IDENTITY, affine_map, constant, fill, filled, generic, index_constant
+from ktir.mlir import arith, ir, linalg, tensor
 from ktir.passes.pinning.values.elements import (
     Apply,
     Below,
@@ -32,20 +33,13 @@ from ktir.passes.pinning.values.elements import (
     true,
 )
 from ktir.passes.pinning.values.places import MOST_PIECES, Place, Row, even, is_cut, placed, sticks
+from ktir.passes.pinning.values.rows import assembled, copied, physical_shape, repeated, rows_of, runs, taken
 from ktir.target import FORMATS, LANES
 
+Rows = tuple[tuple[int, int | None], ...]
+"""The extent of each dim that rows walk, and which of a tensor's own dims it is; None for one that it lacks."""
 INPUTS = 3
 """Tensors that the vector unit reads at once."""
-
-
-def rows_of(shape: Sequence[int], stick: int | None) -> tuple[int, ...]:
-    """The dims that rows walk."""
-    return tuple(d for d, n in enumerate(shape) if d != stick and n != 1)
-
-
-def physical_shape(shape: Sequence[int], stick: int | None) -> list[int]:
-    """Sticks, rows and lanes of a tensor."""
-    return [1 if stick is None else sticks(shape[stick]), even(prod(shape[d] for d in rows_of(shape, stick))), LANES]
 
 
 @dataclass(eq=False)
@@ -60,14 +54,14 @@ class Loaded:
     """What integers there are known to be."""
     is_position: bool = False
     """Whether they are 0, 1, 2, … along the only dim."""
-    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...], int], ir.Value] = field(default_factory=dict)
+    forms: dict[tuple[int | None, Rows, int], ir.Value] = field(default_factory=dict)
 
     @property
     def in_rows(self) -> tuple[int, ...]:
         """The dims that cannot lie in the sticks."""
         return self.place.in_rows
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation, multiple: int = 2) -> ir.Value:
+    def physical(self, stick: int | None, rows: Rows, op: ir.Operation, multiple: int = 2) -> ir.Value:
         """`rows`: extent and own dim of each, None for one that it lacks; there are zeros up to a `multiple` of them."""
         key = (stick, rows, multiple)
         if key not in self.forms:
@@ -76,13 +70,13 @@ class Loaded:
                 try:
                     self.forms[key] = ktdp.load(self.place.tile(stick, walked, multiple), self.place.element)
                 except Unsupported:
-                    parts = self._parts(rows) if multiple == 2 else None
+                    parts = self.parts_of(rows) if multiple == 2 else None
                     if parts is None:
                         raise
                     self.forms[key] = parts.physical(stick, rows, op)
         return self.forms[key]
 
-    def _parts(self, rows: tuple[tuple[int, int | None], ...]) -> Joined | None:
+    def parts_of(self, rows: Rows) -> Joined | None:
         """The same by positions of the outermost row dim, where one walk does not reach all rows; None where that helps nothing."""
         walked = [(n, d) for n, d in rows if n != 1]
         if len(walked) < 2 or prod(n for n, _ in walked[:-1]) > MOST_PIECES:
@@ -107,7 +101,7 @@ class Joined:
     parts: list[tuple[int, Loaded]]
     """The first position of each."""
     anchor: ir.Operation
-    forms: dict[tuple[int | None, tuple[tuple[int, int | None], ...]], ir.Value] = field(default_factory=dict)
+    forms: dict[tuple[int | None, Rows], ir.Value] = field(default_factory=dict)
 
     @property
     def in_rows(self) -> tuple[int, ...]:
@@ -115,43 +109,57 @@ class Joined:
         inside = is_cut([(first, part.place.shape[self.dim]) for first, part in self.parts], self.shape[self.dim])
         return tuple({d for _, part in self.parts for d in part.in_rows} | ({self.dim} if inside else set()))
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+    def physical(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
         if (stick, rows) not in self.forms:
             with ir.InsertionPoint(self.anchor), self.anchor.location:
                 self.forms[stick, rows] = self._joined(stick, rows, op)
         return self.forms[stick, rows]
 
-    def _joined(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+    def _joined(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
         shape = [1 if stick is None else sticks(self.shape[stick]), even(prod(n for n, _ in rows)), LANES]
         type_ = self.parts[0][1].place.element
-        pieces = [
-            (at, piece)
-            for first, part in self.parts
-            for at, place in placed(part.place, self.dim, first, self.shape, stick, [(n, d) for n, d in rows if n != 1])
-            for at, piece in self._pieces(at, place, stick)
-        ]
-        pieces.sort(key=lambda p: (p[0][1], p[0][0]))  # each may move a row more, over which the next one comes
-        outer = next((k for k, (_, d) in enumerate(rows) if d == self.dim), 0)  # a piece has one position of what is outside of its dim
-
-        def walked(piece: Loaded) -> tuple[tuple[int, int | None], ...]:
-            return tuple(((1 if k < outer else n) if d is None else piece.place.shape[d], d) for k, (n, d) in enumerate(rows))
-
-        moved = [prod(n for n, _ in walked(piece)) for _, piece in pieces]
-        odd = shape[1] != 1 and any(n % 2 for n in moved)
+        pieces = [(at, piece, walked, prod(n for n, _ in walked)) for at, piece, walked in self._pieces(stick, rows)]
+        gaps = sum(part.place.shape[self.dim] for _, part in self.parts) != self.shape[self.dim]
+        behind = {(at[0], at[1] + count) for at, _, _, count in pieces if count % 2 and count != 1 and at[1] + count < shape[1]}
+        spoils = gaps and not behind <= {(at[0], at[1]) for at, *_ in pieces}  # a row more would lie where nothing is
+        odd = shape[1] != 1 and any(count % 2 for *_, count in pieces) and not spoils
         buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
-        gaps = sum(n for _, part in self.parts for n in [part.place.shape[self.dim]]) != self.shape[self.dim]
-        short = prod(n for n, _ in rows) % 2 and moved[-1] % 2 == 0  # nobody moves the row that makes it even
+        short = prod(n for n, _ in rows) % 2 and pieces[-1][3] % 2 == 0  # nobody moves the row that makes it even
         whole = filled(buffer, type_, 0) if gaps or short else tensor.EmptyOp(buffer, type_).result
-        for at, piece in pieces:
-            value = piece.physical(stick, walked(piece), op)
-            sizes = list(ir.RankedTensorType(value.type).shape)
-            whole = tensor.InsertSliceOp(value, whole, [], [], [], at, sizes, [1, 1, 1]).result
+        for at, piece, walked, count in pieces:
+            value = piece.physical(stick, walked, op)
+            for row, part in ((k, copied(v)) for k, v in runs(value, 0, count)) if spoils else [(0, value)]:
+                sizes = list(ir.RankedTensorType(part.type).shape)
+                whole = tensor.InsertSliceOp(part, whole, [], [], [], [at[0], at[1] + row, 0], sizes, [1, 1, 1]).result
         if odd:
             rows_ = ir.RankedTensorType.get(shape, type_)
             whole = tensor.ExtractSliceOp(rows_, whole, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
         return whole
 
-    def _pieces(self, at: list[int], place: Place, stick: int | None) -> Iterator[tuple[list[int], Loaded]]:
+    def _pieces(self, stick: int | None, rows: Rows) -> Iterator[tuple[list[int], Loaded, Rows]]:
+        """What is moved at once, to where, and the rows that it walks."""
+        placed_ = [
+            (at, piece)
+            for first, part in self.parts
+            for at, place in placed(part.place, self.dim, first, self.shape, stick, [(n, d) for n, d in rows if n != 1])
+            for at, piece in self._by_sticks(at, place, stick)
+        ]
+        placed_.sort(key=lambda p: (p[0][1], p[0][0]))  # each may move a row more, over which the next one comes
+        outer = next((k for k, (_, d) in enumerate(rows) if d == self.dim), 0)  # a piece has one position of what is outside of its dim
+        for at, piece in placed_:
+            walked = tuple(((1 if k < outer else n) if d is None else piece.place.shape[d], d) for k, (n, d) in enumerate(rows))
+            inner = (
+                None
+                if piece.place.reaches([Row(n, None if d is None else piece.place.dims[d]) for n, d in walked])
+                else piece.parts_of(walked)
+            )
+            if inner is None:
+                yield at, piece, walked
+            else:
+                for there, smaller, own_rows in inner._pieces(stick, walked):
+                    yield [a + b for a, b in zip(at, there, strict=True)], smaller, own_rows
+
+    def _by_sticks(self, at: list[int], place: Place, stick: int | None) -> Iterator[tuple[list[int], Loaded]]:
         """What is moved at once, and to where: memory fills the scratchpad one byte after the other, but rows of several sticks lie apart
         there."""
         if stick is None or stick == self.dim:
@@ -160,33 +168,6 @@ class Joined:
         extent = self.shape[stick]
         for k in range(0, extent, LANES):
             yield [at[0] + k // LANES, *at[1:]], Loaded(place.narrowed(stick, k, min(LANES, extent - k)), self.anchor)
-
-
-def side_by_side(parts: Sequence[ir.Value], part: tuple[int, ...], shape: tuple[int, ...], stick: int | None) -> ir.Value:
-    """The tensor of a `shape` whose rows are those of tensors of a shape `part`, one after the other."""
-    lane_dim = None if stick is None else stick - len(shape) + len(part)
-    live, moved = prod(part[d] for d in rows_of(part, lane_dim)), physical_shape(part, lane_dim)
-    buffer, type_ = physical_shape(shape, stick), ir.RankedTensorType(parts[0].type).element_type
-    more = moved[1] != live  # each has a row more, over which the next one comes
-    whole = tensor.EmptyOp([buffer[0], buffer[1] + 2 * more, LANES], type_).result
-    for k, value in enumerate(parts):
-        whole = tensor.InsertSliceOp(own(value), whole, [], [], [], [0, k * live, 0], moved, [1, 1, 1]).result
-    if more:
-        whole = tensor.ExtractSliceOp(ir.RankedTensorType.get(buffer, type_), whole, [], [], [], [0] * 3, buffer, [1] * 3).result
-    return whole
-
-
-def own(value: ir.Value) -> ir.Value:
-    """A tensor that nobody else reads, and that is no part of another one."""
-    if not list(value.uses) and is_a(value.owner, linalg.GenericOp, linalg.FillOp):
-        return value
-    return copied(value)
-
-
-def copied(value: ir.Value) -> ir.Value:
-    """A copy of a tensor."""
-    type_ = ir.RankedTensorType(value.type)
-    return elementwise([value], tensor.EmptyOp(list(type_.shape), type_.element_type).result)
 
 
 @dataclass(eq=False)
@@ -199,16 +180,39 @@ class Made:
     shape: tuple[int, ...]
     stick: int | None
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+    def physical(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
         own = [d for _, d in rows if d is not None]
-        if stick != self.stick or len(own) != len(rows) or own != [d for d in rows_of(self.shape, self.stick) if own]:
+        if stick != self.stick or own != [d for d in rows_of(self.shape, self.stick) if own]:
             raise refused(op, "reads a tensor that was made with other dims in its sticks and rows, which is not pinned yet")
+        if len(own) != len(rows):
+            return self._spread(rows, op)
         type_ = ir.RankedTensorType(self.value.type)
         shape = physical_shape(self.shape, self.stick)
         if list(type_.shape) == shape:
             return self.value
         row = ir.RankedTensorType.get(shape, type_.element_type)  # a row that a loop updates has a second one beside it
         return tensor.ExtractSliceOp(row, self.value, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
+
+    def _spread(self, rows: Rows, op: ir.Operation) -> ir.Value:
+        """Its rows along dims that it lacks, at the insertion point."""
+        inner = len(list(takewhile(lambda r: (r[1] is None) == (rows[-1][1] is None), reversed(rows))))
+        outer, count = rows[: len(rows) - inner], prod(n for n, _ in rows[len(rows) - inner :])
+        if prod(n for n, _ in outer) > MOST_PIECES:
+            raise refused(op, f"reads rows of a tensor along dims that it lacks in more than {MOST_PIECES} places, which is not pinned yet")
+        own, lanes = rows_of(self.shape, self.stick), physical_shape(self.shape, self.stick)[0]
+        steps = {d: prod(self.shape[e] for e in own if e > d) for d in own}
+
+        def pieces() -> Iterator[tuple[int, int, ir.Value]]:
+            for k, index in enumerate(product(*(range(n) for n, _ in outer))):
+                at = sum(i * steps[d] for (_, d), i in zip(outer, index, strict=True) if d is not None)
+                if rows[-1][1] is None:
+                    found = repeated(taken(self.value, [0, at, 0], [lanes, 1, LANES]), count)
+                else:
+                    found = ((row, copied(piece)) for row, piece in runs(self.value, at, count))
+                yield from ((0, k * count + row, piece) for row, piece in found)
+
+        shape = (prod(n for n, _ in rows), lanes * LANES)
+        return assembled(pieces(), ir.RankedTensorType(self.value.type).element_type, shape, 1)
 
 
 @dataclass(eq=False)
@@ -226,7 +230,7 @@ class Shared:
         """What it is made of, by the same dims."""
         return (self.value.element,)
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+    def physical(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
         if stick not in self.forms:
             with ir.InsertionPoint(self.anchor), self.op.location:
                 self.forms[stick] = Made(pointwise(self.value, stick, self.op), self.value.shape, stick)
@@ -258,7 +262,7 @@ class Reshaped:
         found = (d for d, n in enumerate(self.value.shape) if n == self.shape[dim] != 1 and prod(self.value.shape[:d]) == before)
         return next(found, None)
 
-    def physical(self, stick: int | None, rows: tuple[tuple[int, int | None], ...], op: ir.Operation) -> ir.Value:
+    def physical(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
         lanes = None if stick is None or self.shape[stick] == 1 else stick
         if lanes is not None and self.own(lanes) is None:
             raise refused(op, "wants a dim in its sticks that was joined or split, which is not pinned yet")

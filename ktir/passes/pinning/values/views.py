@@ -104,18 +104,22 @@ def _firsts(tile: ir.Operation, part: Window, corner: Sequence[int], points: Poi
 
 
 def begins_before(tile: ir.Operation, points: Points) -> bool:
-    """Whether a tile of a masked view begins before it at some points and elsewhere at others."""
+    """Whether a tile of a masked view begins before it in some trips of the innermost loop and elsewhere in others."""
     if not is_a(tile, ktdp.ConstructAccessTileOp) or is_distributed(tile) or isinstance(tile.operands[0].owner, ir.Block):
         return False
     owner = tile.operands[0].owner.operation
     if not is_a(owner, ktdp.ConstructMemoryViewOp) or "masked" not in owner.attributes:
         return False
-    box = tile_boxes(tile)
-    try:
-        firsts = [at for part in box.parts for at in _firsts(tile, part, box.corner, points)]
-    except Unsupported:  # it counts an inner loop's, or is data
-        return False
-    return any(points.same(at) is None and (np.broadcast_to(at, points.live.shape)[points.live] < 0).any() for at in firsts)
+    view, box = tile.opview, tile_boxes(tile)
+    for d, (expression, low) in enumerate(zip(view.base_map.results, box.corner, strict=True)):
+        try:
+            at = points.affine(expression, view.index_operands) + low + min(part[d][0] for part in box.parts)
+        except Unsupported:  # it counts an inner loop's, or is data
+            continue
+        moves = at.shape[-1] > 1 and (at != at[..., :1]).any()
+        if moves and (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():
+            return True
+    return False
 
 
 def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:
