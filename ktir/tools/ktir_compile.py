@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ktir import config
 from ktir.diagnostics import KtirError
+from ktir.tools.memory import NOTHING_LEFT, at_most_what_there_is
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,12 +35,17 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run the driver; returns the exit status: 0 compiled, 1 refused."""
     options = parser().parse_args(arguments)
+    if arguments is None:
+        at_most_what_there_is()
     try:
         changed = {"target": options.target, "cores": options.cores, "dump_dir": options.keep}
         with config.patch(**{k: v for k, v in changed.items() if v is not None}):
             _compile(options)
     except (KtirError, ValueError, OSError) as error:
         print(error if isinstance(error, KtirError) else f"ktir-compile: error: {error}", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print(f"ktir-compile: error: {NOTHING_LEFT}", file=sys.stderr)
         return 1
     return 0
 

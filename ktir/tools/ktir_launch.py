@@ -24,6 +24,7 @@ from ktir.package import LaunchSpec, read
 from ktir.runtime.host import TYPES
 from ktir.runtime.memory.view import BITS
 from ktir.targets import find
+from ktir.tools.memory import NOTHING_LEFT, at_most_what_there_is
 from ktir.tools.shared.sources import read_array, write_array
 
 
@@ -165,6 +166,8 @@ def _show(machine: Any, options: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
+    if argv is None:
+        at_most_what_there_is()
     try:
         return _launch(parser().parse_args(argv))
     except BrokenPipeError:
@@ -172,7 +175,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (KtirError, OSError) as error:
         print(error if isinstance(error, KtirError) else f"ktir-launch: error: {error}", file=sys.stderr)
-        return 2
+    except MemoryError:
+        print(f"ktir-launch: error: {NOTHING_LEFT}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from ktir.pipeline import (
     run_pipeline,
 )
 from ktir.targets import find
+from ktir.tools.memory import NOTHING_LEFT, at_most_what_there_is
 from ktir.tools.shared.asked import check_shown, dumps_of, pipeline_of, stopped
 from ktir.tools.shared.expected import mismatches
 from ktir.tools.shared.flags import CommandLine, UsageError, help_text, parse
@@ -361,6 +362,7 @@ def irdl() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the driver with `arguments` (default: those of the process); the exit status."""
     if arguments is None:
+        at_most_what_there_is()
         atexit.register(gc.freeze)  # to look through all that the process has before it ends takes as long as to read most programs
     try:
         line = parse(sys.argv[1:] if arguments is None else arguments, FLAGS)
@@ -393,6 +395,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KtirError as error:
         print(error, file=sys.stderr)
+        return 1
+    except MemoryError:
+        print(f"ktir-opt: error: {NOTHING_LEFT}", file=sys.stderr)
         return 1
     except Exception as error:  # a fault of ours
         print(f"ktir-opt: internal error: {type(error).__name__}: {error}", file=sys.stderr)

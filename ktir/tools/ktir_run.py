@@ -35,12 +35,13 @@ from ktir.mlir import ir
 from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
 from ktir.passes.general.ktir_rescale_addresses import RescaleAddressesPass
 from ktir.targets import find
+from ktir.tools.memory import NOTHING_LEFT, at_most_what_there_is
 from ktir.tools.shared.arguments import Arguments, address, choose_function, match_arguments, pairs
 from ktir.tools.shared.flags import CommandLine, Flag, UsageError, help_text, parse
 from ktir.tools.shared.input import BYTECODE, checked, decoded, parse_bytecode, read
 from ktir.tools.shared.plain import plain
 from ktir.tools.shared.policy import policy_flags, policy_of
-from ktir.tools.shared.sources import FORMS, SourceError, archive, at_most_what_there_is, near, write_array
+from ktir.tools.shared.sources import FORMS, SourceError, archive, near, write_array
 from ktir.version import __version__
 
 FLAGS = (
@@ -438,7 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ktir-run: interrupted", file=sys.stderr)
     except MemoryError:
-        print(f"{source}: error: the machine has no memory for what this takes", file=sys.stderr)
+        print(f"{source}: error: {NOTHING_LEFT}", file=sys.stderr)
     except Exception as error:  # a fault of ours
         print(f"ktir-run: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     return 2

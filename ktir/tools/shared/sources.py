@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import resource
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,21 +97,6 @@ def _generated(label: str, text: str, match: re.Match[str], expected: Expected, 
     elif value:
         raise SourceError(f"{label}: expected '{kind}:TYPE[SHAPE]', but got '{text}'")
     return _enough_memory(label, lambda: inputs.fill("iota" if kind == "arange" else kind, element, shape, number))
-
-
-def at_most_what_there_is() -> None:
-    """Let what the machine has no memory for fail where it is asked for: the kernel would end processes when it is used."""
-    try:
-        free, own = _bytes_of("/proc/meminfo", "MemAvailable"), _bytes_of("/proc/self/status", "VmData")
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (min(n for n in (own + free, soft, hard) if n != resource.RLIM_INFINITY), hard))
-    except (OSError, ValueError, StopIteration):  # another system
-        return
-
-
-def _bytes_of(path: str, name: str) -> int:
-    """A figure in KiB of a file of Linux."""
-    return next(int(line.split()[1]) * 1024 for line in Path(path).read_text().splitlines() if line.startswith(f"{name}:"))
 
 
 def _enough_memory(label: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:

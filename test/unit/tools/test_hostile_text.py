@@ -5,6 +5,7 @@ Each case runs in a process of its own, so that a crash or a hang of MLIR is see
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -240,8 +241,8 @@ def test_more_memory_than_there_is_ends_no_process(distance: int, status: int, t
     path = tmp_path / "far.mlir"
     path.write_text(FAR.replace("DISTANCE", str(distance)))
     text = (
-        "import sys; from ktir.tools.shared import sources; real = sources._bytes_of; "
-        "sources._bytes_of = lambda path, name: 1 << 28 if name == 'MemAvailable' else real(path, name); "
+        "import sys; from ktir.tools import memory; real = memory._bytes_of; "
+        "memory._bytes_of = lambda path, name: 1 << 28 if name == 'MemAvailable' else real(path, name); "
         f"sys.argv = ['ktir-run', {str(path)!r}, '--arg', 'x=zeros', '--arg', 'y=zeros']; "
         "from ktir.tools.ktir_run import main; sys.exit(main())"
     )
@@ -249,3 +250,22 @@ def test_more_memory_than_there_is_ends_no_process(distance: int, status: int, t
     assert found.returncode == status, found.stderr
     assert "memory" in found.stderr or not status
     assert str(path) in found.stderr or not status
+
+
+COMMANDS = {"ktir_run": "Driver", "ktir_opt": "Driver", "ktir_compile": "_compile", "ktir_launch": "_launch"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_end_where_memory_does(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has the limit before it works, and says which command, or which file, has met it."""
+    command, limited = importlib.import_module(f"ktir.tools.{name}"), list[bool]()
+
+    def work(*_: object) -> None:
+        assert limited
+        raise MemoryError
+
+    monkeypatch.setattr(command, "at_most_what_there_is", lambda: limited.append(True))
+    monkeypatch.setattr(command, COMMANDS[name], work)
+    monkeypatch.setattr("sys.argv", [name.replace("_", "-"), "given", *(["-o", "made"] if name == "ktir_compile" else [])])
+    assert command.main() != 0
+    assert "error: the machine has no memory for what this takes" in capsys.readouterr().err
