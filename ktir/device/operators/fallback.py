@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, as_given, functional, schema_of
 from ktir.device.operators.trial import host_takes
 from ktir.device.tensors import current, randomness
-from ktir.device.tensors.storage import bytes_on_host, on_host, record, to_device
+from ktir.device.tensors.storage import allocation_of, bytes_on_host, in_turn, on_host, record, to_device
 from ktir.runtime import failures, metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
@@ -77,11 +78,13 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     op = as_given(op, args, kwargs)
     schema = schema_of(op)
     call = _Call(schema, schema.named(args, kwargs))
-    host_args = tuple(call.to_host(n, a) for n, a in zip(schema.names, args, strict=False))
-    host_kwargs = {n: call.to_host(n, a) for n, a in kwargs.items()}
-    results = op(*host_args, **host_kwargs)
-    call.write_back(schema.named(args, kwargs))
-    return call.results(results, schema.named(args, kwargs))
+    tensors = filter(is_ours, pytree.tree_leaves((args, kwargs)))
+    with in_turn(*tensors) if op.namespace == "aten" else nullcontext():  # what others have made may compile
+        host_args = tuple(call.to_host(n, a) for n, a in zip(schema.names, args, strict=False))
+        host_kwargs = {n: call.to_host(n, a) for n, a in kwargs.items()}
+        results = op(*host_args, **host_kwargs)
+        call.write_back(schema.named(args, kwargs))
+        return call.results(results, schema.named(args, kwargs))
 
 
 class _Call:
@@ -230,18 +233,29 @@ def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
     for name in schema.written:
         if any(n > 1 and not step for n, step in zip(named[name].shape, named[name].stride(), strict=True)):
             raise eager.HostRefuses("elements of what it writes share their place")  # but not for each operator
-    found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
-    found = [found] if isinstance(found, torch.Tensor) else list(found)
-    new, written = found[: -len(schema.written)], found[-len(schema.written) :]
-    pairs = [(named[name], result) for name, result in zip(schema.written, written, strict=True)]
-    if any(not torch.can_cast(r.dtype, t.dtype) or (t.shape != r.shape and not schema.out) for t, r in pairs):
-        raise eager.HostRefuses("")
-    for target, result in pairs:
-        if target.shape != result.shape:
-            _resized_as(target, result)
-        target.copy_(result)
-    results = tuple(named[name] if name else new.pop(0) for name in schema.returned)
-    return results[0] if len(results) == 1 else results
+    while True:
+        before = _versions(named, schema)
+        found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
+        found = [found] if isinstance(found, torch.Tensor) else list(found)
+        new, written = found[: -len(schema.written)], found[-len(schema.written) :]
+        pairs = [(named[name], result) for name, result in zip(schema.written, written, strict=True)]
+        if any(not torch.can_cast(r.dtype, t.dtype) or (t.shape != r.shape and not schema.out) for t, r in pairs):
+            raise eager.HostRefuses("")
+        pairs = [(target, result.to(target.dtype)) for target, result in pairs]  # may compile, and what follows may not
+        with in_turn(*(target for target, _ in pairs)):
+            if before != _versions(named, schema):
+                continue  # another thread has written what this is computed from
+            for target, result in pairs:
+                if target.shape != result.shape:
+                    _resized_as(target, result)
+                target.copy_(result)
+            results = tuple(named[name] if name else new.pop(0) for name in schema.returned)
+            return results[0] if len(results) == 1 else results
+
+
+def _versions(named: dict[str, Any], schema: Schema) -> list[int]:
+    """How often what is written has been written."""
+    return [allocation_of(named[name]).version for name in schema.written]
 
 
 def _resized_as(target: torch.Tensor, result: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from ktir.device.tensors import current
 from ktir.device.tensors.pinned import is_pinned, pin_memory
-from ktir.device.tensors.storage import allocate, contiguous_strides, empty_strided, on_host, record
+from ktir.device.tensors.storage import allocate, allocation_of, contiguous_strides, empty_strided, in_turn, on_host, record
 from ktir.device.tensors.streams import current_stream
 
 aten = torch.ops.aten
@@ -124,7 +124,8 @@ def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memo
     _filled(new[held:])
     if held:
         whole = _as_strided(self, [held], [1], 0)
-        on_host(new, write=True)[:held].copy_(on_host(whole))
+        with in_turn(whole):
+            on_host(new, write=True)[:held].copy_(on_host(whole))
     return _set_part(self, new.untyped_storage(), offset, size, stride)
 
 
@@ -169,9 +170,10 @@ def _copy_from(self: torch.Tensor | complex, dst: torch.Tensor, non_blocking: bo
         )
     if self.dtype != dst.dtype and self.device == dst.device and (found := _converted(self, dst.dtype)) is not None:
         self = found
-    source = on_host(self) if is_ours(self) else self
-    target = on_host(dst, write=True) if is_ours(dst) else dst
-    target.copy_(source)
+    with in_turn(self, dst):
+        source = on_host(self) if is_ours(self) else self
+        target = on_host(dst, write=True) if is_ours(dst) else dst
+        target.copy_(source)
     if not is_ours(dst):
         record(self, "D2H", wait=not non_blocking)
     elif not is_ours(self):
@@ -207,22 +209,29 @@ def _copy_from_and_resize(self: torch.Tensor | complex, dst: torch.Tensor) -> to
 
 def _local_scalar_dense(self: torch.Tensor) -> Any:
     record(self, "D2H")
-    return on_host(self).item()
+    with in_turn(self):
+        return on_host(self).item()
 
 
 def _fill(self: torch.Tensor, value: Any) -> torch.Tensor:
-    on_host(self, write=True).fill_(value)
+    with in_turn(self):
+        on_host(self, write=True).fill_(value)
     return self
 
 
 def _zero(self: torch.Tensor) -> torch.Tensor:
+    allocation = allocation_of(self)
+    if _dense(self) and self.numel() * self.dtype.itemsize == allocation.nbytes:
+        allocation.clear()
+        return self
     return _fill(self, 0)
 
 
 def _equal(self: torch.Tensor, other: torch.Tensor) -> bool:
     if self.device != other.device:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found {self.device} and {other.device}")
-    return torch.equal(on_host(self), on_host(other))
+    with in_turn(self, other):
+        return torch.equal(on_host(self), on_host(other))
 
 
 def _record_stream(self: torch.Tensor, stream: Any) -> None:

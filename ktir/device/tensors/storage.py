@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -242,11 +243,24 @@ def on_host(tensor: torch.Tensor, *, write: bool = False, base: torch.Tensor | N
     """The tensor as one of the host, on the same memory: to be read now, or written now with `write`. base: the bytes, if given."""
     raw = bytes_on_host(tensor, write=write) if base is None else base
     whole = len(raw) - len(raw) % tensor.dtype.itemsize
-    if not whole:
+    if not tensor.numel():
         return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
-    flat = raw[:whole].view(tensor.dtype)
+    flat = raw[:whole].view(tensor.dtype) if whole else torch.empty(0, dtype=tensor.dtype)
     alias = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
     return torch.ops.aten._neg_view.default(alias) if tensor.is_neg() else alias
+
+
+def in_turn(*tensors: Any) -> AbstractContextManager[Any]:
+    """What other threads do with the cards of these tensors comes before or after the block that is entered at once, and in which nothing
+    may be compiled: memory that `on_host` lends may be given to others by any launch.
+    """
+    cards = {card.index: card for t in tensors if t.device.type == "spyre" for card in (allocation_of(t).card,)}
+    if len(cards) == 1:
+        return next(iter(cards.values())).compute
+    held = ExitStack()
+    for index in sorted(cards):
+        held.enter_context(cards[index].compute)
+    return held
 
 
 def record(tensor: torch.Tensor, kind: Literal["H2D", "D2H", "D2D"], *, wait: bool = True) -> None:
@@ -263,7 +277,7 @@ def to_device(tensor: torch.Tensor, device: int) -> torch.Tensor:
     dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
     copy = empty_strided(tensor.size(), tensor.stride() if dense else contiguous_strides(tensor.size()), tensor.dtype, device)
     if tensor.numel():
-        on_host(copy, write=True).copy_(tensor)
+        on_host(copy, write=True).copy_(tensor)  # which nobody else knows yet
         record(copy, "H2D")
     return copy
 
@@ -285,7 +299,8 @@ def resize(storage: torch.UntypedStorage, nbytes: int) -> None:
     kept = min(storage.nbytes(), nbytes)
     old = torch.ops.aten.set_.source_Storage(torch.empty(0, dtype=torch.uint8, device=storage.device), storage)
     if kept:
-        on_host(new, write=True)[:kept].copy_(on_host(old)[:kept])
+        with in_turn(old):
+            on_host(new, write=True)[:kept].copy_(on_host(old)[:kept])
     del old
     for mine, others in zip(*words, strict=True):
         mine.value, others.value = others.value, mine.value

@@ -208,6 +208,13 @@ class Allocation(_Ranges):
                 self._drop_forms()
             return self._place()
 
+    def clear(self) -> None:
+        """All linear bytes are zero, and take no memory of the host where they are many."""
+        with self.card.compute:
+            self.linear(write=True, whole=True)
+            if self._linear_at is not None:
+                self.card.clear(self._linear_at, self.nbytes)
+
     @property
     def whole(self) -> Arrangement | None:
         """The form that has taken the place of the linear bytes; None where these are valid."""

@@ -200,6 +200,18 @@ class Card:
         if size > _FEW:
             self._segment(address).drop(address, size)
 
+    def clear(self, address: int, size: int) -> None:
+        """The bytes of a range are zero from now on; pages that these fill are none of the host's until they are written again."""
+        if size > _FEW and sys.platform == "linux":  # elsewhere pages that were given back may hold what they held
+            segment = self._segment(address)
+            segment.drop(address, size)
+            first, last = address - segment.base, address - segment.base + size
+            segment.bytes(address, -first % _PAGE)[...] = 0
+            tail = last % _PAGE
+            segment.bytes(address + size - tail, tail)[...] = 0
+        else:
+            self.bytes(address, size)[...] = 0
+
     def asked(self, handle: int, nbytes: int) -> None:
         """An allocation asks for bytes; negative: it is gone. May be called at any time, also by finalizers."""
         self._statistics.asked.append(nbytes)

@@ -65,6 +65,8 @@ class View(NamedTuple):
     def of(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
         """The elements in an allocation's linear bytes. Raises KtirError where these end before them."""
         try:
+            if not linear.size and 0 not in self.size:
+                raise ValueError  # of a buffer without bytes NumPy does not ask where it ends
             kind, offset, strides = _in_bytes(self)
             return np.ndarray(self.size, kind, linear, offset, strides)
         except (TypeError, ValueError) as error:

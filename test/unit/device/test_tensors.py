@@ -244,6 +244,19 @@ def test_storages() -> None:
     assert torch.zeros(3, device="spyre").untyped_storage().clone().nbytes() == 12
 
 
+@pytest.mark.parametrize("nbytes", [0, 8])
+def test_storages_that_have_become_too_small(nbytes: int) -> None:
+    """Their tensors are refused, as by the host where they are shown; there is nothing behind them to read or to write."""
+    x, ones = torch.ones(3, device="spyre"), torch.ones(3, device="spyre")
+    x.untyped_storage().resize_(nbytes)
+    refused: list[Callable[[], Any]] = [x.cpu, x.clone, lambda: x + 1, lambda: x.add_(1), lambda: x.fill_(1), x.zero_, lambda: x[2].item()]
+    for call in [*refused, lambda: torch.add(ones, 1, out=x), lambda: ones.copy_(x), lambda: torch.equal(x, ones)]:
+        with pytest.raises(RuntimeError, match="out of bounds for storage of size"):
+            call()
+    x.untyped_storage().resize_(12)
+    assert x.fill_(2).tolist() == [2.0] * 3
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float16, torch.int32, torch.float64])
 @pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
 def test_slices_of_storages_share_their_bytes(dtype: torch.dtype) -> None:

@@ -97,6 +97,25 @@ def test_pages_go_back() -> None:
     assert held - resident() > 100 << 20
 
 
+@pytest.mark.parametrize(("before", "size"), [(128, 3 << 20), (0, (3 << 20) + 128), (mmap.PAGESIZE, 2 << 20), (640, 256)])
+def test_what_is_cleared_is_zero_and_nothing_else(before: int, size: int) -> None:
+    card = Card()
+    data = card.bytes(0, before + size + 128)
+    data[...] = 1
+    card.clear(before, size)
+    assert np.flatnonzero(data).tolist() == [*range(before), *range(before + size, data.size)]
+
+
+def test_zeros_take_memory_of_the_host_where_they_are_written() -> None:
+    before, allocation = resident(), Allocation(Card(), SEGMENT_BYTES)
+    allocation.clear()
+    allocation.write(np.array([5], np.uint8), 1 << 30)
+    assert allocation.read(1 << 30, 2).tolist() == [5, 0]
+    assert resident() - before < 64 << 20
+    allocation.clear()
+    assert allocation.read(1 << 30, 2).tolist() == [0, 0]
+
+
 def test_a_form_in_the_place_of_linear_bytes_is_there_once() -> None:
     """Of float16 the host has 2 bytes per element, at the address too that the linear bytes had."""
     values = np.ones((4096, 8192), np.float16)
