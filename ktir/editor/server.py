@@ -10,9 +10,11 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
+from pygls.workspace import Workspace
 
 from ktir.editor.check import Analysis, Finding
 from ktir.editor.completion import Item, complete
+from ktir.editor.documents import Documents, documents, readable
 from ktir.editor.hover import hover
 from ktir.editor.text import Index
 from ktir.editor.worker import Worker
@@ -41,6 +43,14 @@ _KINDS = {
 class Protocol(LanguageServerProtocol):
     """The protocol, in which each request has an answer: also one whose parameters are none, as a line of -1 or of 2**31."""
 
+    @property
+    def workspace(self) -> Workspace:
+        """What is open. Raises RuntimeError before the editor has introduced itself."""
+        found = super().workspace
+        if not isinstance(found, Documents):
+            found = self._workspace = documents(found)
+        return found
+
     def structure_message(self, data: dict[str, Any]) -> Any:
         """A message of the client. Raises JsonRpcException for what is none."""
         try:
@@ -65,7 +75,7 @@ class Server(LanguageServer):
     def index(self, uri: str) -> Index:
         """The index of a document as it is now; of one that is neither open nor a file, of no text."""
         try:
-            text = self.workspace.get_text_document(uri).source
+            text = readable(self.workspace.get_text_document(uri).source)
         except (OSError, UnicodeError):
             text = ""
         known = self._indices.get(uri)

@@ -122,6 +122,23 @@ def test_each_request_is_answered(client: Client) -> None:
     assert "%x : index" in client.ask("textDocument/hover", at(3, 10))["contents"]["value"]
 
 
+def test_lines_are_those_of_the_protocol(client: Client) -> None:
+    """Of a text with other ends of lines, and with half a character, an editor changes a range: it is the one that it means."""
+    client.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+    text = TEXT.replace("// ", "// \u2028\v\f\x85\ud800 ").replace("return %x", "return %none")
+    for version, end in enumerate(("\n", "\r\n", "\r")):
+        uri = f"file:///kernel{version}.mlir"
+        document = {"uri": uri, "languageId": "mlir", "version": 1, "text": text.replace("\n", end)}
+        client.send("textDocument/didOpen", {"textDocument": document})
+        assert client.diagnostics() == [(3, 9, "use of undeclared SSA value name")]
+        extent = {"start": {"line": 3, "character": 9}, "end": {"line": 3, "character": 14}}
+        change = {"textDocument": {"uri": uri, "version": 2}, "contentChanges": [{"range": extent, "text": "%x"}]}
+        client.send("textDocument/didChange", change)
+        assert client.diagnostics() == []
+        place = {"textDocument": {"uri": uri}, "position": {"line": 3, "character": 10}}
+        assert client.ask("textDocument/hover", place)["contents"]["value"] == "```mlir\n%x : index\n```"
+
+
 def test_without_pygls_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delitem(sys.modules, "ktir.editor.server", raising=False)
     monkeypatch.setitem(sys.modules, "pygls", None)
