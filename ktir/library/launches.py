@@ -11,7 +11,7 @@ import torch
 from ktir import config
 from ktir.assembly import parse_module
 from ktir.context import context
-from ktir.diagnostics import Diagnostic, Unsupported
+from ktir.diagnostics import Diagnostic, KtirError, Unsupported
 from ktir.library.kernels import Program
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.running import faults
@@ -23,13 +23,15 @@ from ktir.runtime.logical import NOTICE, files_of
 
 _FAULTS: dict[str, dict[str, bytes]] = {}
 """What is told of the compiler for the chip once the executor has run the program: a program that it refuses, too, is itself at fault."""
+_ERRORS: dict[str, KtirError] = {}
+"""What is raised then instead, where no other engine may run a program."""
 
 
 @functools.lru_cache(512)
 def _compiled(called: str, program: Program, options: object) -> str:
     """The key under which the store has a program. `called`: the operator with its operands, for messages."""
     files: dict[str, bytes] = files_of(program.text, program.arguments)
-    fault = None
+    fault = raised = None
     if config.current().engine == "spyre":
         try:
             with context(), ir.Location.unknown():
@@ -46,10 +48,13 @@ def _compiled(called: str, program: Program, options: object) -> str:
             failures.capture(error, "compile", kernel_name=called)
             fault = faults.fault_of(error, f"{called}: the compiler for the chip", of=called)
             if config.current().fallback == "error":
-                raise faults.as_error(fault, faults.reproducer(program.text)) from error
+                raised = faults.as_error(fault, faults.reproducer(program.text))
+                raised.__cause__ = error
             files |= {NOTICE: faults.notice(fault)}
     key = content_hash(files)
-    if fault is None:
+    if raised is not None:
+        _ERRORS[key] = raised
+    elif fault is None:
         faults.say(files)
     else:
         _FAULTS[key] = files
@@ -73,7 +78,11 @@ def launch(called: str, program: Program, tensors: Mapping[str, torch.Tensor]) -
     loaded = cache.load(key)
     own = {a.name: tensors[a.name].detach() for a in program.arguments}
     dense = {name: t.contiguous() for name, t in own.items()}
-    loaded(*_operands(list(dense.values())), strict=config.current().fallback == "error")
+    strict = config.current().fallback == "error"
+    if strict and key in _ERRORS:
+        loaded(*_operands([t.clone() for t in dense.values()]))  # raises what the program does wrong
+        raise _ERRORS[key]
+    loaded(*_operands(list(dense.values())), strict=strict)
     if key in _FAULTS:
         faults.say(_FAULTS.pop(key))
     for name in program.written:

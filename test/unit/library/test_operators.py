@@ -326,6 +326,9 @@ def test_tensors_without_elements(device: str) -> None:
 
 def test_an_operator_at_fault_is_not_the_compilers(caplog: pytest.LogCaptureFixture) -> None:
     """Row -1 lies outside, as the executor says, too."""
-    said = error_of(lambda: put_op(X[:4].clone(), X[0], -1))
-    assert "reaches coordinates -1 to -1 in dim 0" in said
+    for options in ({}, {"fallback": "error"}):
+        with ktir.config.patch(**options):
+            said = error_of(lambda: put_op(X[:4].clone(), X[0], -1))
+        assert "reaches coordinates -1 to -1 in dim 0" in said
+        assert "fault" not in said
     assert not caplog.records
