@@ -1,0 +1,171 @@
+"""Random trainings on the device: a small model, a loss, an optimizer, three steps of eager PyTorch, the same as on the host.
+
+    python test/campaign/device_training.py --programs 100 --seed 0
+
+The oracle is the same training in float64. What the device may differ from it by is what the host differs from it by in float32, 16 times
+over, and 1e-5 of the value: losses of each step, parameters and buffers at the end. Ends with status 1 where a training is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+from campaign.spread import progress
+from torch import nn
+from torch.nn import functional
+
+_CLASSES = 5
+_STEPS = 3
+
+
+class _Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, x, x)[0].mean(1)
+
+
+class _Recurs(nn.Module):
+    def __init__(self, kind: Callable[..., nn.Module]) -> None:
+        super().__init__()
+        self.cells = kind(6, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cells(x)[0][:, -1]
+
+
+MODELS: dict[str, tuple[Callable[[], list[nn.Module]], Callable[[], torch.Tensor]]] = {
+    "linear": (lambda: [nn.Linear(7, 13), nn.GELU(), nn.Linear(13, _CLASSES)], lambda: torch.randn(6, 7)),
+    "norm": (lambda: [nn.Linear(7, 16), nn.LayerNorm(16), nn.SiLU(), nn.Linear(16, _CLASSES)], lambda: torch.randn(4, 7)),
+    "batch": (lambda: [nn.Linear(7, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, _CLASSES)], lambda: torch.randn(6, 7)),
+    "image": (
+        lambda: [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, _CLASSES)],
+        lambda: torch.randn(3, 2, 8, 8),
+    ),
+    "words": (lambda: [nn.Embedding(11, 8), nn.Flatten(), nn.Linear(24, _CLASSES)], lambda: torch.randint(0, 11, (4, 3))),
+    "attention": (lambda: [_Attends(), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 4, 8)),
+    "lstm": (lambda: [_Recurs(nn.LSTM), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
+    "gru": (lambda: [_Recurs(nn.GRU), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
+}
+LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "cross": functional.cross_entropy,
+    "square": lambda y, t: functional.mse_loss(y, functional.one_hot(t, _CLASSES).to(y.dtype)),
+    "smooth": lambda y, t: functional.smooth_l1_loss(y, functional.one_hot(t, _CLASSES).to(y.dtype)),
+    "binary": lambda y, t: functional.binary_cross_entropy_with_logits(y, functional.one_hot(t, _CLASSES).to(y.dtype)),
+}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    # where a tiny gradient is divided by its own size, its sign is all that counts, and no bound holds: eps is far above the error
+    "sgd": lambda p, **way: torch.optim.SGD(p, 0.05, **way),
+    "nesterov": lambda p, **way: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01, **way),
+    "adam": lambda p, **way: torch.optim.Adam(p, 0.01, eps=1e-3, amsgrad=True, **way),
+    "adamw": lambda p, **way: torch.optim.AdamW(p, 0.01, eps=1e-3, **way),
+    "rmsprop": lambda p, **way: torch.optim.RMSprop(p, 0.01, eps=1e-3, momentum=0.5, **way),
+    "adagrad": lambda p, **way: torch.optim.Adagrad(p, 0.05, eps=1e-3, **way),
+    "lbfgs": lambda p: torch.optim.LBFGS(p, 0.1, max_iter=3),
+}
+
+
+class Drawn(NamedTuple):
+    """A training; `way`: how the optimizer goes through its parameters, None for its own choice."""
+
+    seed: int
+    model: str
+    loss: str
+    optimizer: str
+    way: bool | None
+    clipped: bool
+    gathered: bool
+    saved: bool
+
+
+def drawn(seed: int) -> Drawn:
+    """The training of a seed."""
+    r = random.Random(seed)
+    model, loss, optimizer = (r.choice([*table]) for table in (MODELS, LOSSES, OPTIMIZERS))
+    return Drawn(seed, model, loss, optimizer, r.choice((None, False, True)), *(r.random() < 0.4 for _ in range(3)))
+
+
+def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Losses, parameters and buffers of a training, in float64."""
+    torch.manual_seed(what.seed)
+    layers, inputs = MODELS[what.model]
+    model = nn.Sequential(*layers())
+    xs = [inputs() for _ in range(_STEPS)]
+    model, xs = deepcopy(model).to(dtype).to(device), [(x.to(dtype) if x.is_floating_point() else x).to(device) for x in xs]
+    target = torch.randint(0, _CLASSES, (len(xs[0]),)).to(device)
+    way: dict[str, Any] = {} if what.way is None or what.optimizer == "lbfgs" else {"foreach": what.way}
+    optimizer, found = OPTIMIZERS[what.optimizer](model.parameters(), **way), []
+    for x in xs:
+
+        def step(x: torch.Tensor = x) -> torch.Tensor:
+            if not what.gathered:
+                optimizer.zero_grad()
+            loss = LOSSES[what.loss](model(x), target)
+            loss.backward()
+            if what.clipped:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            found.append(loss.detach())
+            return loss
+
+        optimizer.step(step)  # type: ignore[arg-type]
+        if what.saved:
+            file = io.BytesIO()
+            torch.save((model.state_dict(), optimizer.state_dict()), file)
+            file.seek(0)
+            for each, state in zip((model, optimizer), torch.load(file), strict=True):
+                each.load_state_dict(state)
+    return [t.detach().cpu().double() for t in (*found, *model.parameters(), *model.buffers())]
+
+
+def finding(seed: int) -> str:
+    """What is wrong with a training, empty if nothing is."""
+    what = drawn(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact, host = (trained(what, "cpu", dtype) for dtype in (torch.float64, torch.float32))
+        try:
+            got = trained(what, "spyre", torch.float32)
+        except Exception as error:
+            return f"{what}: {type(error).__name__}: {error}"
+    for number, (mine, theirs, wanted) in enumerate(zip(got, host, exact, strict=True)):
+        bound = 16 * (theirs - wanted).abs().max() + 1e-5 * wanted.abs().max() + 1e-7
+        if not bool(((mine - wanted).abs() <= bound).all()):
+            return f"{what}: result {number} is off by {(mine - wanted).abs().max():.2e}, more than {bound:.2e}"
+    return ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; 1 where a training is wrong."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--programs", type=int, default=100, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first training")
+    options = parser.parse_args(arguments)
+    from ktir.device.autoload import register
+
+    register()
+    bar, wrong = progress(options.programs, "training"), 0
+    for seed in range(options.seed, options.seed + options.programs):
+        said = finding(seed)
+        wrong += bool(said)
+        bar("wrong" if said else "right")
+        if said:
+            print(f"seed {seed}: {said}", flush=True)
+    print(f"{options.programs} trainings, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

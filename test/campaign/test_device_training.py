@@ -1,0 +1,35 @@
+"""A few random trainings on the device, and that the comparison sees what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from campaign import device_training
+
+from ktir.device.autoload import register
+
+register()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trainings_are_those_of_the_host(seed: int) -> None:
+    assert not device_training.finding(seed)
+
+
+def test_what_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = device_training.trained
+
+    def other(what: device_training.Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
+        found = trained(what, "cpu", dtype)
+        if device == "spyre":
+            found[0] += 1e-3
+        return found
+
+    monkeypatch.setattr(device_training, "trained", other)
+    assert "is off by 1.00e-03" in device_training.finding(1)
+
+
+def test_what_is_drawn_is_of_all_kinds() -> None:
+    drawn = [device_training.drawn(seed) for seed in range(200)]
+    for number, table in ((1, device_training.MODELS), (2, device_training.LOSSES), (3, device_training.OPTIMIZERS)):
+        assert {d[number] for d in drawn} == set(table)
