@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ktir.analysis.axes import row_loops
 from ktir.analysis.calls import argument_attributes, functions_of, launches, root_of, text_attribute
 from ktir.analysis.core_numbers import CoreNumbers, Numbers, Unknown
+from ktir.analysis.scalars.expressions import hiding
 from ktir.analysis.scalars.intervals import Bounds, scalar, unknown
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
@@ -45,6 +46,26 @@ def seen_keys(function: func.FuncOp, most: Generic, block: int) -> Seen | None:
     `most` is the reduction to the largest score, of a flat or laid-out function, or of a divided kernel. Rows are its innermost row loop,
     as far as one core has them.
     """
+    looked = _look(function, most, block)
+    if looked is None:
+        return None
+    _, shape, score = looked
+    hidden = np.broadcast_to(score.lowest, np.broadcast_shapes(score.lowest.shape, shape)).all(0)
+    return np.asarray(~hidden) if hidden.any() else None
+
+
+def open_keys(function: func.FuncOp, most: Generic, block: int) -> Seen:
+    """Of which keys each block of so many rows sees all, on every core: no mask chooses minus infinity there."""
+    looked = _look(function, most, block)
+    assert looked is not None
+    reader, shape, _ = looked
+    masked = [np.broadcast_to(x, np.broadcast_shapes(x.shape, shape)).any(0) for x in reader.masked]
+    return np.asarray(~np.any(masked, axis=0)) if masked else np.ones(shape[1:], dtype=bool)
+
+
+def _look(function: func.FuncOp, most: Generic, block: int) -> tuple[_Reader, tuple[int, int, int], Bounds] | None:
+    """What was read, how many blocks of rows and sticks of keys there are, on one core, and the scores of each; None where columns of keys
+    are several loops."""
     loops = _loops(most)
     flat = not _in_sticks(most)
     row = [i for i, kind in enumerate(most.iterators) if kind == "parallel"][-1] if flat else row_loops(most)[-1]
@@ -62,9 +83,9 @@ def seen_keys(function: func.FuncOp, most: Generic, block: int) -> Seen | None:
     else:
         at = np.arange(loops[keys[0]])[None]
         ranges[keys[0]] = Bounds(at, at)
-    hidden = _Reader(function).body(most, most.mapped, ranges).lowest
-    hidden = np.broadcast_to(hidden, np.broadcast_shapes(hidden.shape, (1, len(first), at.shape[1]))).all(0)
-    return np.asarray(~hidden) if hidden.any() else None
+    reader = _Reader(function)
+    score = reader.body(most, most.mapped, ranges)
+    return reader, (1, len(first), at.shape[1]), score
 
 
 def bounds_of(function: func.FuncOp, g: Generic, wanted: ir.Value) -> Bounds:
@@ -90,6 +111,8 @@ class _Reader:
         self.function = function
         self.arguments = list(function.regions[0].blocks[0].arguments)
         self.iotas = _iotas(function)
+        self.masked: list[NDArray[np.bool_]] = []
+        """Of each mask that was read, where it may choose minus infinity."""
         self.numbers = CoreNumbers(function.operation) if "grid" in function.attributes else None
 
     def body(self, g: Generic, wanted: ir.Value, ranges: Mapping[int, Bounds]) -> Bounds:
@@ -104,7 +127,10 @@ class _Reader:
         def made(op: ir.Operation) -> Bounds:
             if is_a(op, linalg.IndexOp):
                 return ranges[ir.IntegerAttr(op.attributes["dim"]).value]
-            return scalar(op, [of(v) for v in op.operands])
+            operands = [of(v) for v in op.operands]
+            if is_a(op, arith.SelectOp) and (branch := hiding(op)):
+                self.masked.append(operands[0].high > 0 if branch == 1 else operands[0].low < 1)
+            return scalar(op, operands)
 
         return of(wanted)
 

@@ -33,6 +33,8 @@ class Exponential:
     score: Tree
     shift: Tree
     factors: tuple[float, ...]
+    above: tuple[Node, Tree]
+    """Tree and shift where the largest score is above -inf, without asking whether it is."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,16 @@ class Softmax(Parts):
     def undefined(self) -> bool:
         """Whether a row whose scores are all -inf has NaN as its weights, so that what it is shifted by must be finite there."""
         return not any(isinstance(t, Node) and is_a(t, arith.SelectOp, arith.MaximumFOp) for t in nodes(self.exponential.shift))
+
+    @property
+    def from_finite(self) -> bool:
+        """Whether the largest score so far may begin with the lowest finite number: nothing else reads it, and where rows of -inf alone are
+        to be found, their sums tell, which are 0: else the largest score itself has the weight 1."""
+        if any(v == self.most.op.results[0] for op in (*self.after, *self.again) for v in op.operands):
+            return False
+        shift = self.exponential.shift
+        plain = isinstance(shift, Leaf) or _widened_from(shift) is not None
+        return not self.undefined or (plain and all(unmasked(tree) == WEIGHT for _, tree in self.sums))
 
     @property
     def pipelined(self) -> bool:
@@ -322,10 +334,31 @@ class _Reading:
                 at = at.operands[0 if numbers[0] is None else 1]
             else:
                 at = at.operands[0]
-        found = Exponential(tree, at.operands[0], at.operands[1], tuple(factors))
+        shift = self._above(at.operands[1])
+        above = _with(tree, at.operands[1], shift)
+        assert isinstance(above, Node)
+        found = Exponential(tree, at.operands[0], at.operands[1], tuple(factors), (above, shift))
         _need(self.exponential in (None, found) and all(f > 0 for f in factors) and self._of_row(found.shift))
         _need(len({leaf.value for leaf in leaves(found.shift)}) <= MOST_TENSORS - 1)
         self.exponential = found
+
+    def _above(self, tree: Tree) -> Tree:
+        """What a shift is where the largest score is above -inf."""
+        if not isinstance(tree, Node):
+            return tree
+        if is_a(tree, arith.SelectOp) and self._asks_for_nothing(tree.operands[0]):
+            return self._above(tree.operands[2])
+        return tree.with_operands(tuple(self._above(t) for t in tree.operands))
+
+    def _asks_for_nothing(self, tree: Tree) -> bool:
+        """Whether a condition is that the largest score is -inf."""
+        if not isinstance(tree, Node) or not is_a(tree, arith.CmpFOp):
+            return False
+        equal = ir.IntegerAttr(tree.op.attributes["predicate"]).value == int(arith.CmpFPredicate.OEQ)
+        return equal and any(
+            isinstance(_widened_from(x) or x, Leaf) and self._kind(x) == "shift" and _number(y) == float("-inf")
+            for x, y in (tree.operands, tree.operands[::-1])
+        )
 
     def _is_weight(self, tree: Tree) -> bool:
         return self.exponential is not None and tree == self.exponential.tree
@@ -447,6 +480,13 @@ def unmasked(tree: Tree) -> Tree:
     if isinstance(tree, Node) and is_a(tree, arith.SelectOp) and isinstance(tree.operands[0], Live):
         return tree.operands[1]
     return tree
+
+
+def _with(tree: Tree, old: Tree, new: Tree) -> Tree:
+    """A tree with another one in the place of a part of it."""
+    if tree == old or not isinstance(tree, Node):
+        return new if tree == old else tree
+    return tree.with_operands(tuple(_with(t, old, new) for t in tree.operands))
 
 
 def _number(tree: Tree) -> float | None:

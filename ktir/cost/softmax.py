@@ -44,6 +44,8 @@ class Sticks:
 
     first: int
     count: int
+    open: tuple[int, int] = (0, 0)
+    """The first one of which a mask hides no key from any row, and the one behind the last."""
 
     @property
     def end(self) -> int:

@@ -142,6 +142,26 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
             yield t
 
 
+def hiding(op: ir.Operation) -> int:
+    """Which operand of a select is minus infinity, the number of a key that a mask hides; 0 for none."""
+    for i in (1, 2):
+        owner = op.operands[i].owner
+        if is_a(owner, arith.ConstantOp):
+            attribute = owner.operation.attributes["value"]
+            if isinstance(attribute, ir.FloatAttr) and attribute.value == float("-inf"):
+                return i
+    return 0
+
+
+def shown(tree: Tree) -> Tree:
+    """What a tree is where no mask hides anything."""
+    if not isinstance(tree, Node):
+        return tree
+    if is_a(tree, arith.SelectOp) and not isinstance(tree.operands[0], Live) and (branch := hiding(tree.op)):
+        return shown(tree.operands[3 - branch])
+    return tree.with_operands(tuple(shown(t) for t in tree.operands))
+
+
 def nodes(tree: Tree) -> Iterator[Tree]:
     """All parts of a tree, operands first."""
     if isinstance(tree, Node):

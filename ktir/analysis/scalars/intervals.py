@@ -82,8 +82,19 @@ def _in_range(found: Bounds, type_: ir.IntegerType) -> Bounds:
     return Bounds(np.where(inside, found.low, nothing.low), np.where(inside, found.high, nothing.high))
 
 
+_UNSIGNED = {
+    arith.CmpIPredicate.ult: arith.CmpIPredicate.slt,
+    arith.CmpIPredicate.ule: arith.CmpIPredicate.sle,
+    arith.CmpIPredicate.ugt: arith.CmpIPredicate.sgt,
+    arith.CmpIPredicate.uge: arith.CmpIPredicate.sge,
+}
+"""Comparisons without a sign, and what is the same of numbers that have none."""
+
+
 def _compared(predicate: int, a: Bounds, b: Bounds) -> Bounds | None:
     p = arith.CmpIPredicate(predicate)
+    if p in _UNSIGNED and min(a.low.min(), b.low.min()) >= 0:
+        p = _UNSIGNED[p]
     if p in (arith.CmpIPredicate.eq, arith.CmpIPredicate.ne):
         apart = (a.high < b.low) | (b.high < a.low)
         same = (a.low == a.high) & (b.low == b.high) & (a.low == b.low)

@@ -34,6 +34,8 @@ class Part:
     end: int | None = None
     number: int | ir.Value = 0
     """Of parts of keys, which one it is."""
+    open: bool = False
+    """Of parts of keys, whether no mask hides one of them from any row of the block."""
 
 
 @dataclass(frozen=True)

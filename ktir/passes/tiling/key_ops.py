@@ -6,13 +6,13 @@ What one op alone reads of a contraction is computed on its accumulators.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
 from ktir.analysis.axes import k_in_stick, sticks_of
-from ktir.analysis.scalars.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes
+from ktir.analysis.scalars.expressions import Emission, Leaf, Live, Node, Tree, Trees, leaves, nodes, shown
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf
@@ -148,6 +148,8 @@ def scores_of(
 ) -> ir.Value:
     """The block of scores, and with it everything else along the keys that is needed; `into` scores that nothing reads from then on, with
     `beside` while the product is made."""
+    assert blocks.part is not None
+    tree = shown(tree) if blocks.part.open else tree
     of_product = along_keys(blocks, ops, tree, into, beside)
     if isinstance(tree, Leaf):
         return blocks.built[tree.value]
@@ -165,6 +167,11 @@ def along_keys(
     for op in ops:
         if is_a(op, linalg.GenericOp) and (g := Generic(op)).is_pointwise:
             trees[op.results[0]] = Trees().of_scalar(g, g.yielded, through=False)
+    if scores is not None and blocks.part.open:
+        behind = _behind_contractions(ops)
+        trees = {v: t if v in behind else shown(t) for v, t in trees.items()}
+        ops = _needed(ops, trees, scores)
+        trees = {v: t for v, t in trees.items() if any(v == op.results[0] for op in ops)}
     if scores is not None and not isinstance(scores, Leaf):
         trees[None] = scores
     for op in ops:
@@ -185,6 +192,27 @@ def along_keys(
             elif op.results[0] not in built:
                 built[op.results[0]] = of_tree(blocks, trees[op.results[0]], element_of(op.results[0]))
     return found
+
+
+def _behind_contractions(ops: Sequence[ir.Operation]) -> set[ir.Value]:
+    """What contractions are computed from."""
+    found: set[ir.Value] = set()
+    for op in reversed(ops):
+        contracts = is_a(op, linalg.GenericOp) and Generic(op).is_contraction
+        if contracts or any(v in found for v in op.results):
+            found.update(op.operands)
+    return found
+
+
+def _needed(ops: Sequence[ir.Operation], trees: Mapping[ir.Value | None, Tree], scores: Tree) -> list[ir.Operation]:
+    """Those of ops along the keys that scores are computed from."""
+    wanted = {leaf.value for leaf in leaves(scores)}
+    found = []
+    for op in reversed(ops):
+        if len(op.results) == 1 and op.results[0] in wanted:
+            found.append(op)
+            wanted |= {leaf.value for leaf in leaves(trees[op.results[0]])} if op.results[0] in trees else set(op.operands)
+    return found[::-1]
 
 
 def _reader(accumulator: ir.Value, trees: dict[ir.Value | None, Tree], blocks: Blocks) -> tuple[ir.Value | None, Tree | None]:

@@ -1,7 +1,7 @@
 """What a block of keys adds to a softmax: its largest score, its weights exp(score - largest so far), their sums and products.
 
 What was summed up before is multiplied by exp(largest before - largest now). Scores that are all -inf have weight 0: what they are shifted
-by is held at the lowest finite number.
+by is held at the lowest finite number, with which the largest score begins where that is seen by nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def added(blocks: Blocks, s: Softmax, score: ir.Value, state: Sequence[ir.Value]
     """The largest score, the sums and the products with one more block of keys."""
     block = largest_of(blocks, s, score)
     old, *rest = state
-    factor = factor_of(blocks, s, old, block)
+    factor = factor_of(blocks, s, old, block, more=True)
     most = larger(blocks, old, block)
     weight = weight_of(blocks, s, score, most)
     sums = [sum_with(blocks, g, sum_of(blocks, g, tree, weight), a, factor) for (g, tree), a in zip(s.sums, rest, strict=False)]
@@ -57,13 +57,24 @@ def copied(blocks: Blocks, column: ir.Value) -> ir.Value:
     return _column(blocks, [_row(_OLD, column)], lambda x: x[_OLD], element_of(column))
 
 
-def with_nan(blocks: Blocks, total: ir.Value, most: ir.Value) -> ir.Value:
-    """The sum, NaN where the largest score is no number but -inf, as exp(-inf - -inf) is."""
+def lowest_of(s: Softmax) -> float:
+    """What the largest score of a row begins with."""
+    return held(element_of(s.most.op.results[0])).lowest if s.from_finite else float("-inf")
+
+
+def with_nan(blocks: Blocks, s: Softmax, total: ir.Value, most: ir.Value) -> ir.Value:
+    """The sum, NaN where the largest score is no number but -inf, as exp(-inf - -inf) is; the sum is 0 there."""
+
+    def of_sum(x: dict[Tree, ir.Value]) -> ir.Value:
+        zero, nan = (constant(element_of(total), value) for value in (0.0, float("nan")))
+        return arith.SelectOp(arith.CmpFOp(arith.CmpFPredicate.OEQ, x[_SUM], zero).result, nan, x[_SUM]).result
 
     def body(x: dict[Tree, ir.Value]) -> ir.Value:
         most = _wide(x[_NEW])
         return arith.AddFOp(x[_SUM], arith.SubFOp(most, most).result).result
 
+    if s.from_finite:
+        return _column(blocks, [_row(_SUM, total)], of_sum, element_of(total))
     return _column(blocks, [_row(_SUM, total), _row(_NEW, most)], body, element_of(total))
 
 
@@ -95,29 +106,30 @@ def _seen(blocks: Blocks, tree: Tree) -> Body:
 def _shift_inputs(blocks: Blocks, s: Softmax) -> list[Input]:
     """What else than the largest score a shift is computed from."""
     largest = s.most.op.results[0]
-    return [_row(leaf, blocks.built[leaf.value]) for leaf in leaves(s.exponential.shift) if leaf.value != largest]
+    return [_row(leaf, blocks.built[leaf.value]) for leaf in leaves(s.exponential.above[1]) if leaf.value != largest]
 
 
 def _shifted_by(s: Softmax, x: dict[Tree, ir.Value], most: ir.Value) -> Emission:
     """Builds what is shifted by that of a largest score."""
-    largest, finite = s.most.op.results[0], _finite(most)
-    return Emission({leaf: finite if leaf.value == largest else x[leaf] for leaf in leaves(s.exponential.shift)})
+    largest, finite = s.most.op.results[0], most if s.from_finite else _finite(most)
+    return Emission({leaf: finite if leaf.value == largest else x[leaf] for leaf in leaves(s.exponential.above[1])})
 
 
-def factor_of(blocks: Blocks, s: Softmax, old: ir.Value, block: ir.Value) -> ir.Value:
-    """What sums so far are multiplied by, in f32; 0 where there was nothing but -inf. `block`: the largest score of more keys."""
+def factor_of(blocks: Blocks, s: Softmax, old: ir.Value, new: ir.Value, *, more: bool = False) -> ir.Value:
+    """What sums so far are multiplied by, in f32; 0 where there was nothing but -inf. `new`: the largest score now, or that of `more` keys
+    alone."""
     e, f32 = s.exponential, ir.F32Type.get()
 
     def body(x: dict[Tree, ir.Value]) -> ir.Value:
         shifts = []
-        for most in (x[_OLD], arith.MaximumFOp(x[_OLD], x[_NEW]).result):
-            shifts.append(_wide(_shifted_by(s, x, most)(e.shift)))
+        for most in (x[_OLD], arith.MaximumFOp(x[_OLD], x[_NEW]).result if more else x[_NEW]):
+            shifts.append(_wide(_shifted_by(s, x, most)(e.above[1])))
         difference = arith.SubFOp(*shifts).result
         for factor in e.factors:
             difference = arith.MulFOp(difference, constant(f32, factor)).result
         return (math.ExpOp if is_a(e.tree, math.ExpOp) else math.Exp2Op)(difference).result
 
-    return _column(blocks, [_row(_OLD, old), _row(_NEW, block), *_shift_inputs(blocks, s)], body, f32)
+    return _column(blocks, [_row(_OLD, old), _row(_NEW, new), *_shift_inputs(blocks, s)], body, f32)
 
 
 def weight_of(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir.Value:
@@ -127,7 +139,7 @@ def weight_of(blocks: Blocks, s: Softmax, score: ir.Value, most: ir.Value) -> ir
     def body(x: dict[Tree, ir.Value]) -> ir.Value:
         emission = _shifted_by(s, x, x[_NEW])
         emission.known[e.score] = x[_SCORE] if type_of(e.score) == x[_SCORE].type else _wide(x[_SCORE])
-        return emission(e.tree)
+        return emission(e.above[0])
 
     inputs = [Input(_SCORE, score), _row(_NEW, most), *_shift_inputs(blocks, s)]
     return pointwise(inputs, sticks_of(score), blocks.plan.block_rows, body, type_of(e.tree))

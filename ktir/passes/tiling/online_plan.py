@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from math import prod
 
 from ktir.analysis.scalars.expressions import Node, Tree, nodes
-from ktir.analysis.seen_keys import hull, seen_keys
+from ktir.analysis.seen_keys import Seen, hull, open_keys, seen_keys
 from ktir.analysis.softmax import WEIGHT, Softmax
 from ktir.cost.attention import KEY_STICKS, RESCALE, streamed_blocks, subsets
 from ktir.cost.bodies import scalar_cycles, stick_cycles
@@ -82,11 +83,10 @@ def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, b
             location_text(facts.source.location),
         )
     rows, price, sticks, kept = best
-    seen = search.seen(rows)
     along = {*softmax.keyed, *(p.contraction.op.results[0] for p in softmax.products)}
     fused = {v: op for v, op in facts.fused.items() if v not in along}
     whole = frozenset(facts.matmuls[i].op for i in kept)
-    keys = Keys(softmax, sticks, whole, price, in_parts(seen, sticks, softmax.sticks), search.pipelined)
+    keys = Keys(softmax, sticks, whole, price, search.parts(rows, sticks), search.pipelined)
     return TilePlan(rows, search.bytes(rows, sticks, kept), fused, {}, keys=keys)
 
 
@@ -103,6 +103,7 @@ class _Search:
     budget: int
     pipelined: bool
     _seen: dict[int, list[Sticks]] = field(default_factory=dict)
+    _open: dict[int, Seen] = field(default_factory=dict)
 
     def best(self) -> _Candidate | None:
         """The fastest candidate, of those that take as long the one that moves and computes least."""
@@ -125,7 +126,7 @@ class _Search:
                 if most < 2:
                     continue
                 for rows in self._rows(most, share):
-                    parts = in_parts(self.seen(rows), sticks, softmax.sticks)
+                    parts = self.parts(rows, sticks)
                     if parts:
                         seen = Visible.of_hulls(parts, sticks, softmax.sticks)
                     else:
@@ -152,6 +153,15 @@ class _Search:
             found = None if stored else seen_keys(self.facts.source, s.most, rows)
             self._seen[rows] = [] if found is None else hull(found)
         return self._seen[rows]
+
+    def parts(self, rows: int, sticks: int) -> tuple[Sticks, ...]:
+        """The same in whole parts of so many sticks, with those that all rows see."""
+        found = in_parts(self.seen(rows), sticks, self.softmax.sticks)
+        if not found:
+            return found
+        if rows not in self._open:
+            self._open[rows] = open_keys(self.facts.source, self.softmax.most, rows)
+        return with_open(found, self._open[rows])
 
     @cached_property
     def masked(self) -> bool:
@@ -228,9 +238,21 @@ def in_parts(hulls: Sequence[Sticks], sticks: int, whole: int) -> tuple[Sticks, 
     return tuple(found) if any(h != Sticks(0, whole) for h in found) else ()
 
 
+def with_open(seen: Sequence[Sticks], all_: Seen) -> tuple[Sticks, ...]:
+    """What blocks of rows see, with the longest run of sticks of which `all_` rows of each block that sees the same see all keys."""
+    found: list[Sticks] = []
+    for sticks, blocks in groupby(range(len(seen)), lambda i: seen[i]):
+        numbers = list(blocks)
+        whole = {i for i in range(sticks.first, sticks.end) if all_[numbers, i].all()}
+        runs = [list(run) for is_open, run in groupby(range(sticks.first, sticks.end), whole.__contains__) if is_open]
+        longest = max(runs, key=len, default=[0])
+        found += [replace(sticks, open=(longest[0], longest[-1] + 1 if runs else 0))] * len(numbers)
+    return tuple(found)
+
+
 def _online_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxWork:
     """What a core does for a softmax over blocks of keys."""
-    trees = [softmax.exponential.tree, *(t for _, t in softmax.sums), *(p.operand for p in softmax.products)]
+    trees = [softmax.exponential.above[0], *(t for _, t in softmax.sums), *(p.operand for p in softmax.products)]
     per_stick = 1 + len(softmax.sums) + sum(max(_cycles(t, softmax.exponential.score, target), 1) for t in trees)
     per_stick += sum(stick_cycles(Generic(op), target) for op in softmax.again if is_a(op, linalg.GenericOp))
     reductions = target.sfp_lane_reduction_cycles * (1 + len(softmax.sums))

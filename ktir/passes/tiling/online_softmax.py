@@ -8,20 +8,20 @@ before are computed, so that PT does not wait for the vector unit there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ktir.analysis.axes import sticks_of
-from ktir.analysis.scalars.expressions import Emission, leaves
+from ktir.analysis.scalars.expressions import Emission, Leaf, Tree, Trees, leaves
 from ktir.analysis.softmax import PRODUCT, Product, Softmax, unmasked
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
-from ktir.dialects.structured import element_of, index_constant, index_sum
-from ktir.mlir import ir, is_a, scf
+from ktir.dialects.structured import Generic, element_of, index_constant, index_sum
+from ktir.mlir import ir, is_a, linalg, scf
 from ktir.passes.tiling.blocks import Blocks, Input, Part, pointwise
 from ktir.passes.tiling.key_ops import along_keys, inputs_of, scores_of
-from ktir.passes.tiling.key_weights import added, begun, largest_of, started, with_nan
-from ktir.passes.tiling.pipelined_softmax import Scored, Underway, last_of, over_keys, part_of, started_with, until_last
+from ktir.passes.tiling.key_weights import added, begun, largest_of, lowest_of, started, with_nan
+from ktir.passes.tiling.pipelined_softmax import Scored, Underway, last_of, over_keys, part_at, part_of, started_with, until_last
 from ktir.passes.tiling.tile_facts import TileFacts
 from ktir.passes.tiling.tile_plan import Keys, TilePlan
 from ktir.target import LANES
@@ -58,9 +58,13 @@ def leave(blocks: Blocks, keys: Keys, state: State, emit: Emit) -> None:
     with s.most.op.location:
         unfinished = _finish(blocks, s, state)
     for op in s.after:
+        done = False
         for p in s.products:
             if p.contraction.op.results[0] in list(op.operands) and p in unfinished:
-                _finish_product(blocks, p, unfinished.pop(p))
+                done = _continues(p, op, s.after)
+                _finish_product(blocks, p, unfinished.pop(p), op if done else None)
+        if done:
+            continue
         with op.location:
             if is_a(op, ktdp.StoreOp) and op.operands[0] not in blocks.plan.stored:
                 blocks.store_rows(op, blocks.built[op.operands[0]], 0)
@@ -75,7 +79,7 @@ def initial(blocks: Blocks, s: Softmax, fill: Callable[[Blocks, ir.Value, float]
     """The state of rows that have seen nothing."""
     products = [p.contraction.op.results[0] for p in s.products]
     zeros = [*(g.op.results[0] for g, _ in s.sums), *products]
-    return [fill(blocks, s.most.op.results[0], float("-inf")), *(fill(blocks, v, 0.0) for v in zeros)]
+    return [fill(blocks, s.most.op.results[0], lowest_of(s)), *(fill(blocks, v, 0.0) for v in zeros)]
 
 
 def seen_parts(blocks: Blocks, keys: Keys) -> tuple[int, int]:
@@ -139,27 +143,48 @@ def _finish(blocks: Blocks, s: Softmax, state: State) -> dict[Product, ir.Value]
     most, *rest = state
     blocks.built[s.most.op.results[0]] = most
     for (g, _), value in zip(s.sums, rest, strict=False):
-        blocks.built[g.op.results[0]] = with_nan(blocks, value, most) if s.undefined else value
+        blocks.built[g.op.results[0]] = with_nan(blocks, s, value, most) if s.undefined else value
     return dict(zip(s.products, rest[len(s.sums) :], strict=True))
 
 
-def _finish_product(blocks: Blocks, p: Product, value: ir.Value) -> None:
-    """The product that the next op reads, divided by the sum if its weights were."""
-    tree = p.finish
+def _continues(p: Product, op: ir.Operation, after: Sequence[ir.Operation]) -> bool:
+    """Whether an op computes element by element of a finished product alone, which nothing else reads: it is one op with the division."""
+    result = p.contraction.op.results[0]
+    if p.finish is None or not is_a(op, linalg.GenericOp) or sum(v == result for other in after for v in other.operands) > 1:
+        return False
+    g = Generic(op)
+    return g.is_pointwise and list(g.inputs) == [result] and set(leaves(_of_own(g))) == {Leaf(result, True, True)}
+
+
+def _of_own(g: Generic) -> Tree:
+    return Trees().of_scalar(g, g.yielded, through=False)
+
+
+def _finish_product(blocks: Blocks, p: Product, value: ir.Value, op: ir.Operation | None) -> None:
+    """The product that the next op reads, divided by the sum if its weights were; with `op`, what that computes of it."""
+    tree, result = p.finish, p.contraction.op.results[0]
+    wanted = result if op is None else op.results[0]
     if tree is not None:
-        inputs = [Input(PRODUCT, value), *inputs_of(blocks, tree)]
+        inputs, then = [Input(PRODUCT, value), *inputs_of(blocks, tree)], None if op is None else _of_own(Generic(op))
+
+        def body(x: dict[Tree, ir.Value]) -> ir.Value:
+            finished = Emission(x)(tree)
+            return finished if then is None else Emission({Leaf(result, True, True): finished})(then)
+
         with p.contraction.op.location:
-            value = pointwise(inputs, sticks_of(value), blocks.plan.block_rows, lambda x: Emission(x)(tree), element_of(value))
-    blocks.built[p.contraction.op.results[0]] = value
+            value = pointwise(inputs, sticks_of(value), blocks.plan.block_rows, body, element_of(wanted))
+    blocks.built[wanted] = value
 
 
 class Run(NamedTuple):
-    """Blocks of rows that see the same keys: number `first`, and every `step` up to `last`. `at` goes to one of them."""
+    """Blocks of rows that see the same keys: number `first`, and every `step` up to `last`. `at` goes to one of them, and `load` what they
+    need besides and others have not loaded."""
 
     first: int
     last: int
     step: int
     at: Callable[[int | ir.Value], Blocks]
+    load: Callable[[], None] = lambda: None
 
 
 def over_positions(facts: TileFacts, plan: TilePlan, depth: int) -> bool:
@@ -211,12 +236,14 @@ class _Chain:
         this = run.at(run.first)
         if seen_parts(this, self.keys)[1]:
             enter(this, self.s.before, self.emit)
+        run.load()  # the keys seen before need no more than the rows
+        this.whole.update(run.at(run.first).whole)
         return this
 
     def begin(self, under: Underway | None, this: Blocks) -> Scored:
         """The first scores of the rows `this`, beside the last keys of the rows `under` way."""
         s = self.s
-        following = this.inside(part=part_of(seen_parts(this, self.keys)[0], self.keys.sticks))
+        following = this.inside(part=part_at(this, self.keys, seen_parts(this, self.keys)[0]))
         scored = None if under is None else self.end(under, following)
         if scored is not None:
             return scored

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from ktir.analysis.softmax import WEIGHT, Softmax, unmasked
@@ -47,7 +48,7 @@ class Underway(NamedTuple):
 
 def over_keys(blocks: Blocks, keys: Keys, first: int, trips: int, initial: Callable[[], list[ir.Value]]) -> list[ir.Value]:
     """The state after `trips` blocks of keys, two or more, from block `first` on."""
-    begin = blocks.inside(part=part_of(first, keys.sticks))
+    begin = blocks.inside(part=part_at(blocks, keys, first))
     scores = scores_of(begin, keys.softmax.inside, unmasked(keys.softmax.scores))
     begun = started_with(blocks, first, scores, largest_of(begin, keys.softmax, scores), initial())
     state, _ = last_of(until_last(begun, keys, trips), keys)
@@ -64,22 +65,29 @@ def started_with(blocks: Blocks, first: int, scores: ir.Value, block: ir.Value, 
 
 
 def until_last(begun: Underway, keys: Keys, trips: int) -> Underway:
-    """All but the last one of `trips` blocks of keys."""
-    if trips == 1:
-        return begun
+    """All but the last one of `trips` blocks of keys: a loop for those in front of such as are seen by all rows, and one for others."""
+    under = begun
+    following = range(begun.number + 1, begun.number + trips)
+    for is_open, numbers in groupby(following, lambda number: part_at(begun.blocks, keys, number).open):
+        under = _several(under, keys, len(list(numbers)), is_open)
+    return under
+
+
+def _several(begun: Underway, keys: Keys, trips: int, is_open: bool) -> Underway:
+    """So many blocks of keys, with the scores of the ones that follow."""
     s, sticks, blocks, first = keys.softmax, keys.sticks, begun.blocks, begun.number
     with s.most.op.location:
-        loop = scf.ForOp(*(index_constant(n) for n in (first, first + trips - 1, 1)), begun.values)
+        loop = scf.ForOp(*(index_constant(n) for n in (first, first + trips, 1)), begun.values)
     with ir.InsertionPoint(loop.body), s.most.op.location:
         number = loop.induction_variable
         scores, before, most, *rest = loop.inner_iter_args
-        this, following = _loaded(blocks, keys, number), blocks.inside(part=part_of(index_sum(number, 1), sticks))
+        this, following = _loaded(blocks, keys, number), blocks.inside(part=part_of(index_sum(number, 1), sticks, is_open))
         weights = _Weights(this, s, scores, most)
         scores = scores_of(following, s.inside, unmasked(s.scores), scores, weights)
         largest = _Largest(following, s, scores, most)
         rest = _Second(this, s, weights.made, before, most).build(rest, [largest.keep, largest.measure, largest.take])
         scf.YieldOp([scores, largest.before, largest.most, *rest])
-    return begun._replace(number=first + trips - 1).at(blocks, loop.results)
+    return begun._replace(number=first + trips).at(blocks, loop.results)
 
 
 Scored = tuple[ir.Value, ir.Value]
@@ -102,9 +110,15 @@ def last_of(under: Underway, keys: Keys, following: Blocks | None = None) -> tup
     return [under.most, *rest], (scores, largest.of_block)
 
 
-def part_of(number: int | ir.Value, sticks: int) -> Part:
+def part_of(number: int | ir.Value, sticks: int, is_open: bool = False) -> Part:
     """A block of keys of so many sticks, all of which there are."""
-    return Part(times(number, sticks), sticks, number=number)
+    return Part(times(number, sticks), sticks, number=number, open=is_open)
+
+
+def part_at(blocks: Blocks, keys: Keys, number: int) -> Part:
+    """A block of keys that the rows of a block see."""
+    first, end = blocks.seen.open if blocks.seen is not None else (0, 0)
+    return part_of(number, keys.sticks, first <= number * keys.sticks and (number + 1) * keys.sticks <= end)
 
 
 def _loaded(blocks: Blocks, keys: Keys, number: int | ir.Value) -> Blocks:

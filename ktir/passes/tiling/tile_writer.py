@@ -142,14 +142,15 @@ def _rows_that_see(blocks: Blocks, keys: Keys) -> None:
         row, rows = 0, blocks.plan.block_rows
         for seen, run in groupby(keys.seen):
             count = len(list(run))
-            pieces.load(seen)
-            yield online_softmax.Run(row, row + (count - 1) * rows, rows, lambda row, seen=seen: blocks.inside(row=row, seen=seen))
+            last, at = row + (count - 1) * rows, lambda row, seen=seen: blocks.inside(row=row, seen=seen)
+            yield online_softmax.Run(row, last, rows, at, lambda seen=seen: pieces.load(seen))
             row += count * rows
 
     if keys.pipelined:
         online_softmax.in_chain(keys, runs(), _op)
     else:
         for run in runs():
+            run.load()
             blocks.along(run.first, run.last + 1, run.step, lambda row, run=run: _block(run.at(row)))
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ktir
-from ktir.analysis.seen_keys import keys_of_rows, seen_keys
+from ktir.analysis.seen_keys import keys_of_rows, open_keys, seen_keys
 from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.dialects.structured import Generic
@@ -50,6 +50,13 @@ def wanted(mask: Mask, rows: int, keys: int, block: int) -> np.ndarray:
     return np.asarray(seen.reshape(len(seen) // block, block, -1, LANES).any((1, 3)))
 
 
+def unmasked(mask: Mask, rows: int, keys: int, block: int) -> np.ndarray:
+    """Per block of rows and stick of keys whether all rows see all keys."""
+    seen = mask(torch.arange(rows)[:, None], torch.arange(keys)[None]).broadcast_to(rows, keys).numpy()
+    seen = np.pad(seen, ((0, -rows % block), (0, -keys % LANES)), constant_values=True)
+    return np.asarray(seen.reshape(len(seen) // block, block, -1, LANES).all((1, 3)))
+
+
 def largest(module: ir.Module) -> list[tuple[func.FuncOp, Generic]]:
     """The reductions to a largest element."""
     generics = [(f, Generic(op.operation)) for f in module.body.operations for op in f.regions[0].blocks[0] if is_a(op, linalg.GenericOp)]
@@ -73,6 +80,9 @@ def test_against_the_mask(name: str, added: bool) -> None:
             return
         assert seen is not None
         assert (seen >= true).all()
+        found, all_ = open_keys(function, most, LANES), unmasked(MASKS[name], rows, keys, LANES)
+        assert (found <= all_).all()
+        assert found[:, :-1].any() or not all_[:, :-1].any()  # the last stick is not whole
         run_pipeline(divided, ToAllocated(cores=3, work_div="b0=1,m=3", verify=False).text("ktir-divide-work"))
         ((function, most),) = largest(divided)
         shared = seen_keys(function, most, 50)
@@ -107,3 +117,4 @@ def test_any_mask(mask: Mask, rows: int, keys: int, block: int) -> None:
             seen = seen_keys(function, most, block)
             if rows > 1:
                 assert seen is None or (seen >= wanted(mask, rows, keys, block)).all()
+                assert (open_keys(function, most, block) <= unmasked(mask, rows, keys, block)).all()

@@ -20,7 +20,7 @@
 // Scores of the first block, scaled as they leave the accumulator, and their maximum.
 // CHECK: %[[SCORES:.*]] = scf.for %{{.*}} -> (tensor<8x4x64xf32>)
 // CHECK: %[[BLOCK:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[SCORES]] : tensor<8x4x64xf32>)
-// CHECK: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
+// CHECK: %[[LOW:.*]] = arith.constant -3.40282347E+38 : f32
 // CHECK: %[[MOST:.*]] = linalg.fill ins(%[[LOW]]
 // CHECK: %[[SUM:.*]] = linalg.fill
 // CHECK: %[[PRODUCT:.*]] = linalg.fill
@@ -32,8 +32,9 @@
 // CHECK: %[[PRODUCTS:.*]] = linalg.generic {{.*}}"reduction"]}
 // CHECK: %[[OLD:.*]] = tensor.extract_slice %[[S]][%[[STICK]]
 // CHECK: linalg.generic {{.*}} ins(%[[OLD]], %[[N]]
-// CHECK: arith.constant -3.40282347E+38 : f32
-// CHECK: math.exp
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: arith.subf
+// CHECK-NEXT: math.exp
 // CHECK: %[[SCALED:.*]] = linalg.generic {{.*}} ins(%[[PRODUCTS]]
 // CHECK: tensor.insert_slice %[[SCALED]] into %[[NEXT]][%[[STICK]]
 // Products of weights and values in a row; beside them the factor, the sums and the next maximum.

@@ -116,5 +116,5 @@ def test_a_window_reads_each_key_once_and_takes_less() -> None:
     once, products = 4 * tensor / DATASHEET.dram_bytes_per_cycle, 2 * 32 * 1024 * 1024 * 128 / (32 * 2 * DATASHEET.pt_macs)
     # one block of rows follows the other without a wait: the first keys and the last results are what memory and PT wait for
     assert few < once / 0.93
-    assert half < once / 0.77
+    assert half < once / 0.84
     assert full < products / 0.70
