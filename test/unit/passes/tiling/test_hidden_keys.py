@@ -41,6 +41,12 @@ def window(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= i + 100) & (j > i - 50))
 
 
+def ahead(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Most blocks are seen by all rows, also some behind others: they are computed without the mask."""
+    i, j = positions()
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=j <= i + 200)
+
+
 def added(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """As models add it; the first rows see no key at all, and are NaN."""
     i, j = positions()
@@ -70,7 +76,7 @@ def tensors(heads: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.turn
-@pytest.mark.parametrize("function", [causal, window, added, guarded, capped])
+@pytest.mark.parametrize("function", [causal, window, ahead, added, guarded, capped])
 def test_levels_agree_and_no_bit_changes(function: Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     """All levels and both modes of the machine; against float64; and what all blocks of keys give, in blocks of the same sizes."""
     given_ = tensors(2)
