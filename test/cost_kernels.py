@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from campaign.graph_text import Text, Value, tensor
 
+BYTES = ("f8E4M3FN", "f8E5M2", "i8")
+"""Elements of weights that are widened in front of the array."""
+
 
 @dataclass(frozen=True)
 class CostCase:
@@ -76,10 +79,14 @@ def pitches(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def matmul(m: int, k: int, n: int, *, bias: bool = False, transposed: bool = False) -> str:
+def matmul(m: int, k: int, n: int, *, bias: bool = False, transposed: bool = False, weights: str = "f16") -> str:
     """x w, perhaps plus a bias, rounded."""
     p = Program()
-    product = p.multiply(p.read(m, k), p.read(k, n, order=(1, 0) if transposed else ()), (2, 1))
+    w = p.read(k, n, order=(1, 0) if transposed else (), element=weights)
+    if weights != "f16":
+        convert = "sitofp" if weights == "i8" else "extf"
+        w = p.generic([(w, (0, 1))], ((k, n), "f16"), "pp", [f"%r = arith.{convert} %i0 : {weights} to f16"])
+    product = p.multiply(p.read(m, k), w, (2, 1))
     if bias:
         p.compute(["%r = arith.addf %x0, %x1 : f32"], (product, (0, 1)), (p.read(n), (1,)))
     else:
@@ -193,6 +200,11 @@ def cases() -> Iterator[CostCase]:
     ]:
         for rows, columns in divisions:
             yield CostCase("divisions", f"{m}x{k}x{n}", matmul(m, k, n), f"m={rows},n={columns}")
+    for weights in BYTES:
+        yield CostCase("matmul with bytes", f"1x1024x2048 {weights}", matmul(1, 1024, 2048, weights=weights))
+        yield CostCase("matmul with bytes", f"200x512x512 {weights}", matmul(200, 512, 512, weights=weights))
+        for division in ("m=8,n=4", "m=32,n=1", "m=1,n=1"):
+            yield CostCase("matmul with bytes", f"64x512x512 {weights}", matmul(64, 512, 512, weights=weights), division)
     for shape in [(57, 100), (512, 1024), (1000, 1000), (128, 4096), (3, 130), (4, 96, 300)]:
         yield CostCase("softmax", "x".join(map(str, shape)), softmax(*shape))
     for cores in (1, 4, 16):

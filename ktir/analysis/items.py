@@ -17,10 +17,11 @@ from ktir.analysis.axes import row_loops, second_operand_source
 from ktir.analysis.memory_order import Region, regions
 from ktir.analysis.seen_keys import keys_of_rows
 from ktir.analysis.softmax import softmaxes
-from ktir.cost.bodies import stick_cycles
+from ktir.cost.bodies import stick_cycles, widening_cycles
+from ktir.cost.problem import MatmulShape
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, element_of
 from ktir.mlir import ir, is_a, linalg
 from ktir.target import Target
 
@@ -176,11 +177,19 @@ class Contraction(Op):
     matmul_row: int | None
     """The innermost row loop that is no batch loop, None if it has no rows."""
     has_batches: bool
+    widening: int = 0
+    """Cycles in which the vector unit widens a block of weights."""
 
     @property
     def matmul_extents(self) -> tuple[int, int, int]:
         """Rows (those of all row loops), sticks of columns and sticks of the reduced loops."""
         return self.value.row_count, self.value.shape[0], self.sources[0].shape[0] * prod(self.taps.values())
+
+    @property
+    def matmul_shape(self) -> MatmulShape:
+        """These, and its weights."""
+        weights = self.sources[1]
+        return MatmulShape(*self.matmul_extents, weights.bytes // max(prod(weights.shape), 1), self.widening)
 
     @cached_property
     def taps(self) -> dict[int, int]:
@@ -267,7 +276,8 @@ class _Reader:
             values[1] = second_operand_source(g)
             walks[1] = (*(loop if loop in loops else None for loop in walks[1][:-3]), None, None)
             row = contraction.rows[-1] if contraction.rows else None
-            kind = partial(Contraction, matmul_row=row, has_batches=bool(contraction.batch))
+            widening = widening_cycles(element_of(values[0]), element_of(values[1]), self.target)
+            kind = partial(Contraction, matmul_row=row, has_batches=bool(contraction.batch), widening=widening)
         sources = [self._tensor(v) for v in values]
         self.made[op.results[0]] = item = kind(
             number,

@@ -125,6 +125,20 @@ def multiply_cycles(rows: int, blocks: int, target: Target) -> float:
     return blocks * (target.pt_weight_cycles + target.pt_row_cycles * rows / target.pt_efficiency)
 
 
+def widening_waits(rows: int, columns: float, depth: float, widening: float, target: Target) -> float:
+    """Cycles in which PT waits for blocks of weights that the vector unit widens first, `widening` cycles each, where a corelet multiplies
+    `rows` rows with `columns` times `depth` blocks.
+
+    LXLU sends a block to the vector unit when it has sent all of the block before to PT, which by then has as many rows before it as their
+    FIFO holds. The first block of a column is widened after the sums of the column before have passed the vector unit.
+    """
+    if not widening:
+        return 0.0
+    first = widening + target.sfp_latency + target.signal_cycles
+    row = target.pt_row_cycles / target.pt_efficiency
+    return columns * (first + (depth - 1) * max(0.0, first - min(rows * (row - 1), target.fifo_entries * row)))
+
+
 def half(rows: int, corelets: int) -> int:
     """Rows of one corelet."""
     return -(-rows // corelets)

@@ -6,7 +6,7 @@ from math import prod
 from typing import NamedTuple
 
 from ktir.cost.attention import attention_cost, takes_whole_rows
-from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, widening_waits
 from ktir.cost.problem import Operand, Problem
 from ktir.cost.tiles import BLOCK_BYTES, BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
 from ktir.isa.cycles import turnaround_cycles
@@ -95,7 +95,7 @@ class Model:
         own, weights = (self.bytes[o.name] / rate / passes for o in (first, second))
         result = 0.0 if self.problem.output.resident else self.bytes[self.problem.output.name] / rate / passes
         others = sum(self.bytes[o.name] for o in self.problem.inputs[2:] if not o.resident) / rate / passes
-        return matmul_tiles(Share(m, n, k, own, weights, result, others), self.target)
+        return matmul_tiles(Share(m, n, k, own, weights, result, others, self.problem.widening), self.target)
 
     def _shares(self, division: Division) -> tuple[int, int, int, int]:
         """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
@@ -189,6 +189,7 @@ class Model:
         feed = blocks * (LANES + rows)
         terms = [
             Term("PT", "blocks of 64x64 weights", multiply_cycles(rows, blocks, target), 0.0, blocks),
+            Term("PT", "weights are widened", widening_waits(rows, drains, k, problem.widening, target), 0.0, blocks),
             Term("PT", "drains", drains * (target.pt_fill_cycles + rows), 0.0, drains),
             Term("SFP", "epilogue", drains * rows * problem.vector_cycles, 0.0, drains),
             Term("LX", "weights and rows to PT", feed, feed * STICK_BYTES),
@@ -206,7 +207,7 @@ class Model:
             self._load(operand, division, 1, terms)
         share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)
         filled = tiles.kept and not self._batches  # else they are loaded while the batch before is worked on
-        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target), target)
+        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target, problem.widening), target)
         terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
         if not self._batches:  # else they leave while the next batch is loaded
             terms.append(Term("tail", "results that leave when all has been loaded", share.result / (tiles.trips * n)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from ktir.cost.softmax import Sticks
 from ktir.layout import Layout
@@ -71,7 +72,8 @@ class Problem:
     """One op, or one kernel around one op. `kind`: `matmul` (two operands share a reduction loop), `vector`, or `softmax` (`scores` say of
     what; the first inputs are the second operands of its matmuls, and `vector_cycles` are those of a stick of keys).
 
-    `vector_cycles` is what the vector unit needs per stick: of the result of a matmul (its epilogue), of the iteration space otherwise.
+    `vector_cycles` is what the vector unit needs per stick: of the result of a matmul (its epilogue), of the iteration space otherwise;
+    `widening` what it needs for a block of a matmul's weights before the array can take it.
     Raises ValueError for loops and operands that do not fit together.
     """
 
@@ -81,6 +83,7 @@ class Problem:
     kind: str = "matmul"
     vector_cycles: float = 1.0
     scores: Scores | None = None
+    widening: float = 0.0
 
     def __post_init__(self) -> None:
         names = [loop.name for loop in self.loops]
@@ -137,6 +140,17 @@ class Problem:
     def work(self) -> int:
         """Iterations of the whole op: multiplications of a matmul."""
         return prod(loop.extent for loop in self.loops)
+
+
+class MatmulShape(NamedTuple):
+    """A matmul of so many rows, sticks of columns and sticks of the reduced loop; bytes of an element of its weights, and cycles in which
+    the vector unit widens a block of them."""
+
+    rows: int
+    sticks: int
+    depth: int
+    weight_bytes: int = 2
+    widening: int = 0
 
 
 def matmul(

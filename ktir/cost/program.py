@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency
+from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, kernel_start, stage_latency, widening_waits
 from ktir.isa.access import Access
 from ktir.isa.cycles import (
     MOVES,
@@ -24,6 +25,7 @@ from ktir.isa.cycles import (
 from ktir.isa.descriptor import LEVELS, Bound, Descriptor
 from ktir.isa.granules import ElementPrice
 from ktir.isa.instructions import Does
+from ktir.isa.kinds import KINDS
 from ktir.isa.program import Kernel, Word, drained_rows
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -76,12 +78,29 @@ def kernel_work(kernel: Kernel, target: Target) -> KernelWork:
     return counted.result()
 
 
+@dataclass
+class _Product:
+    """Of sums in PT: the source of its words, the rows of a corelet, and how often weights are loaded and sums drained."""
+
+    source: int
+    rows: int = 0
+    blocks: int = 0
+    drains: int = 0
+
+    def widening_waits(self, widened: float, target: Target) -> float:
+        """Cycles in which PT waits for blocks of weights that are widened first; `widened`: what the vector unit takes for all of them."""
+        return widening_waits(self.rows, self.drains, self.blocks / self.drains, widened / self.blocks, target)
+
+
 class _Counter:
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
         self.over_ring = adds_over_ring(kernel)
         self.transfers: list[Transfer] = []
         self.busy: dict[str, float] = {"weights": 0, "rows": 0, "drains": 0, "SFP": 0, "LX": 0}
+        self.widened = Counter[int]()
+        """Per source cycles of the vector unit for elements of one byte, of all runs."""
+        self.products: list[_Product] = []
         self.multiplications = self.lane_products = 0
         self.vector_ops = 0
         self.stages = 0
@@ -115,12 +134,17 @@ class _Counter:
                 self.busy["LX"] += runs * self._sticks(w)
             case Does.WEIGHTS:
                 self.busy["weights"] += runs * LANES * array_cycles(w, self.over_ring, self.target)
+                if not self.products or self.products[-1].drains:
+                    self.products.append(_Product(w.source))
+                self.products[-1].blocks += runs
             case Does.MULTIPLY:
+                self.products[-1].rows = w["rows"]
                 self.busy["rows"] += runs * w["rows"] * array_cycles(w, self.over_ring, self.target)
                 lanes = runs * lane_products(w) * self.kernel.cores * self.target.corelets
                 self.lane_products += lanes
                 self.multiplications += lanes * per_lane(w)
             case Does.DRAIN:
+                self.products[-1].drains += runs
                 self.busy["drains"] += runs * (drained * array_cycles(w, self.over_ring, self.target) + self.target.pt_fill_cycles)
             case Does.HALT | Does.WAIT | Does.SIGNAL | Does.TOGETHER | Does.FILL | Does.RECEIVE | Does.PULL:
                 pass  # what they take is behind that of others
@@ -137,9 +161,12 @@ class _Counter:
 
     def _rep(self, w: Word, runs: int, body: list[Word]) -> None:
         self.stages += 1
+        opens = any(op.does is Does.FUNCTION and KINDS[op["kind"]].opens for op in body)
         for op, part in zip(body, w.parts, strict=True):
             count = runs * w["groups"] * (w["sticks"] if part == "each" else 1)
             self.busy["SFP"] += count * op_cycles(op, self.target)
+            if opens:
+                self.widened[w.source] += count * op_cycles(op, self.target)
             if op.does not in MOVES:
                 self.vector_ops += count * LANES * self.kernel.cores * self.target.corelets
 
@@ -229,6 +256,7 @@ class _Counter:
             Term("PT", "weights", self.busy["weights"]),
             Term("PT", "rows", self.busy["rows"]),
             Term("PT", "drains", self.busy["drains"]),
+            Term("PT", "weights are widened", sum(p.widening_waits(self.widened[p.source], t) for p in self.products)),
             Term("SFP", "vector ops", self.busy["SFP"]),
             Term("LX", "operands to PT and SFP", self.busy["LX"]),
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from ktir.cost.estimate import half, kernel_start, multiply_cycles
+from ktir.cost.estimate import half, kernel_start, multiply_cycles, widening_waits
 from ktir.target import LANES, STICK_BYTES, Target
 
 ROW_BUFFERS = 2
@@ -71,7 +71,7 @@ def overlapping_rows(share: int, outer: int, sticks: int) -> int:
 
 class Share(NamedTuple):
     """A core's part of a matmul: rows, sticks of columns and of the reduced loop, and the cycles that memory takes for each operand once,
-    all cores together. `others`: for what else the kernel reads."""
+    all cores together. `others`: for what else the kernel reads. `widening`: cycles in which a block of weights is widened."""
 
     rows: int
     n: int
@@ -80,6 +80,7 @@ class Share(NamedTuple):
     second: float
     result: float
     others: float = 0.0
+    widening: float = 0.0
 
 
 class Tiles(NamedTuple):
@@ -101,10 +102,10 @@ class Tiles(NamedTuple):
         return 1 if self.kept else self.trips
 
 
-def block_cycles(rows: int, n: int, k: int, target: Target) -> float:
-    """PT: a block of rows with all weights, and its results drained."""
+def block_cycles(rows: int, n: int, k: int, target: Target, widening: float = 0.0) -> float:
+    """PT: a block of rows with all weights, which are widened first, and its results drained."""
     own = half(rows, target.corelets)
-    return multiply_cycles(own, n * k, target) + n * (target.pt_fill_cycles + own)
+    return multiply_cycles(own, n * k, target) + n * (target.pt_fill_cycles + own) + widening_waits(own, n, k, widening, target)
 
 
 def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float, target: Target) -> float:
@@ -116,7 +117,7 @@ def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float, ta
     rows = last_rows(share, share.rows // trips, trips, streamed, kept, target)
     end = share.result / (trips * share.n)
     if rows:
-        end = end * rows[-1] / sum(rows) + block_cycles(0, share.n, share.k, target)
+        end = end * rows[-1] / sum(rows) + block_cycles(0, share.n, share.k, target, share.widening)
     return lead + late + end
 
 
@@ -139,7 +140,7 @@ def last_rows(share: Share, rows: int, trips: int, streamed: bool, kept: bool, t
     n, k, of_row = share.n, share.k, share.result / share.rows
     memory = share.first * n / share.rows + of_row * (n - 1) / n - of_row / n  # of a row more in the small block
     fixed = of_row * rows / n + (0.0 if kept else share.second)
-    least, most = block_cycles(0, n, k, target), block_cycles(rows, n, k, target)
+    least, most = (block_cycles(i, n, k, target, share.widening) for i in (0, rows))
     compute = (most - least) / rows
     if compute <= memory:
         return ()
@@ -152,7 +153,7 @@ def last_rows(share: Share, rows: int, trips: int, streamed: bool, kept: bool, t
 
 def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> float:
     """Cycles of a share that is cut so. A block is charged what the first one waits for answers, though others may hide it."""
-    block = block_cycles(rows, share.n, share.k, target)
+    block = block_cycles(rows, share.n, share.k, target, share.widening)
     memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result + share.others
     return max(trips * block + waits(share, trips, streamed, kept, block, target), memory) + trips * kernel_start(target)
 
@@ -166,7 +167,7 @@ def matmul_tiles(share: Share, target: Target) -> Tiles | None:
     most = min(2 * target.pt_accumulator_rows, whole)
     fewest = -(-whole // most)
     least = max(
-        fewest * block_cycles(-(-whole // fewest), n, k, target), share.first + share.second + share.result + share.others
+        fewest * block_cycles(-(-whole // fewest), n, k, target, share.widening), share.first + share.second + share.result + share.others
     ) + fewest * kernel_start(target)
     for streamed in (False, True):
         own = ROW_STICKS if streamed else k

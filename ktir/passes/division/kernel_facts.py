@@ -145,18 +145,19 @@ class KernelFacts:
     def matmul(self) -> Problem:
         """The longest matmul, with all that the kernel reads."""
         item = max(self.contractions, key=lambda i: i.matmul_extents)
-        _, sticks, depth = item.matmul_extents
+        _, sticks, depth, weight_bytes, widening = item.matmul_shape
         first, second = self.walked(item, 0), self.walked(item, 1)
         own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
         others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
         operands = (
             self._rows(item, first),
-            Operand("weights", (*second, "k", "n")),
+            Operand("weights", (*second, "k", "n"), element_bytes=weight_bytes),
             *(Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)),
             Operand("result", (*self.names, "n"), output=True, whole_bytes=sum(item.value.bytes for item in self.stores)),
         )
         loops = (*self.loops(), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
-        return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=max(1.0, self.vector_work() / sticks))
+        cycles = max(1.0, self.vector_work() / sticks)
+        return Problem(f"matmul of kernel '{self.name}'", loops, operands, vector_cycles=cycles, widening=widening)
 
     def _rows(self, item: Contraction, names: tuple[str, ...]) -> Operand:
         """The first operand of a matmul. Parts of one that is seen through windows overlap."""

@@ -200,7 +200,7 @@ class Clustering:
                 break
             cluster.add(other, fit)
             if isinstance(other, Contraction):
-                saved += saved_by_columns(*other.matmul_extents, self.target, TAPS if other.taps else None)
+                saved += saved_by_columns(other.matmul_shape, self.target, TAPS if other.taps else None)
         moved = 0
         for other in cluster.items:
             if any(r.value not in cluster.axes for r in self._readers.get(other.value, ())):

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from ktir import hints
 from ktir.cost.division import Infeasible, Plan, solve
-from ktir.cost.problem import Loop, Operand, Problem
+from ktir.cost.problem import Loop, MatmulShape, Operand, Problem
 from ktir.diagnostics import KtirError, location_text
 from ktir.hints import Hint, HintRefused
 from ktir.layout import Layout
 from ktir.mlir import ir
-from ktir.target import LANES, Target
+from ktir.target import LANES, STICK_BYTES, Target
 
 NO_HINT = Hint()
 WHOLE = {"n": "the columns of this kernel are not dealt out", "k": "the reduced loop of this kernel is not dealt out"}
@@ -28,16 +28,15 @@ _NO_SPLIT_K = ("k", 1)
 
 
 @lru_cache(maxsize=1024)
-def column_division(rows: int, sticks: int, depth: int, target: Target, hint: Hint = NO_HINT, whole: str | None = None) -> Plan:
-    """The best division of a matmul of `rows` rows, `sticks` sticks of columns and `depth` sticks of the reduced loop. `whole`: why that
-    one must not be cut.
+def column_division(shape: MatmulShape, target: Target, hint: Hint = NO_HINT, whole: str | None = None) -> Plan:
+    """The best division of a matmul. `whole`: why the reduced loop must not be cut.
 
     Raises Infeasible for a hint that cannot be honoured.
     """
     if whole is not None:
         refuse_parts(hint, "k", whole)
         hint = Hint(work_div=(*((n, p) for n, p in hint.work_div if n != "k"), _NO_SPLIT_K))
-    return solve(_problem(rows, sticks, depth), target, hint=hint)
+    return solve(_problem(shape), target, hint=hint)
 
 
 def refuse_parts(hint: Hint, name: str, reason: str) -> None:
@@ -48,20 +47,20 @@ def refuse_parts(hint: Hint, name: str, reason: str) -> None:
 
 
 @lru_cache(maxsize=1024)
-def row_division(rows: int, sticks: int, depth: int, target: Target) -> Plan:
+def row_division(shape: MatmulShape, target: Target) -> Plan:
     """The same with rows alone dealt out, to as many cores as there are."""
-    parts = -(-rows // -(-rows // target.cores))
-    return solve(_problem(rows, sticks, depth), target, hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
+    parts = -(-shape.rows // -(-shape.rows // target.cores))
+    return solve(_problem(shape), target, hint=Hint(work_div=(("m", parts), ("n", 1), _NO_SPLIT_K)))
 
 
-def saved_by_columns(rows: int, sticks: int, depth: int, target: Target, whole: str | None = None) -> float:
+def saved_by_columns(shape: MatmulShape, target: Target, whole: str | None = None) -> float:
     """Cycles that dealing out columns saves; without a bound where rows alone cannot be dealt out, so that what is refused is the best
     division. `whole`: why the reduced loop must not be cut."""
     try:
-        alone = row_division(rows, sticks, depth, target).cost.cycles
+        alone = row_division(shape, target).cost.cycles
     except Infeasible:
         return float("inf")
-    return alone - column_division(rows, sticks, depth, target, whole=whole).cost.cycles
+    return alone - column_division(shape, target, whole=whole).cost.cycles
 
 
 def row_parts(rows: int, target: Target, hint: Hint) -> int:
@@ -78,17 +77,18 @@ def row_parts(rows: int, target: Target, hint: Hint) -> int:
     return solve(problem, target, hint=wanted).division.cores
 
 
-def _problem(rows: int, sticks: int, depth: int) -> Problem:
+def _problem(shape: MatmulShape) -> Problem:
     """The matmul. A core's part of an operand must lie within the span of addresses that it has, in one order of dims at least."""
-    loops = (Loop("m", rows), Loop("n", sticks * LANES, LANES), Loop("k", depth * LANES, LANES, reduction=True))
+    loops = (Loop("m", shape.rows), Loop("n", shape.sticks * LANES, LANES), Loop("k", shape.depth * LANES, LANES, reduction=True))
     size = {loop.name: loop.extent for loop in loops}
 
-    def operand(name: str, first: str, second: str, *, output: bool = False) -> Operand:
+    def operand(name: str, first: str, second: str, bytes_: int = 2, *, output: bool = False) -> Operand:
         layouts = [Layout.ordered([size[first], size[second]], order, 1) for order in ([1, 0], [0, 1])]
-        return Operand(name, (first, second), tuple(layouts), output=output, resident=output)
+        whole = None if bytes_ == 2 else layouts[0].sticks * STICK_BYTES * bytes_ // 2
+        return Operand(name, (first, second), tuple(layouts), bytes_, output=output, resident=output, whole_bytes=whole)
 
-    operands = (operand("rows", "m", "k"), operand("weights", "k", "n"), operand("result", "m", "n", output=True))
-    return Problem(f"matmul of {rows} rows", loops, operands)
+    operands = (operand("rows", "m", "k"), operand("weights", "k", "n", shape.weight_bytes), operand("result", "m", "n", output=True))
+    return Problem(f"matmul of {shape.rows} rows", loops, operands, widening=shape.widening)
 
 
 def wishes(work_div: str) -> Hint:

@@ -12,7 +12,7 @@ from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Sto
 from ktir.analysis.memory_order import Region
 from ktir.analysis.pads import folded_pad, unsafe_divisions
 from ktir.analysis.seen_keys import keys_of_rows
-from ktir.cost.bodies import stick_cycles
+from ktir.cost.bodies import stick_cycles, widening_cycles
 from ktir.cost.softmax import Sticks
 from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
@@ -239,7 +239,9 @@ class PhysicalItems:
         first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)
         loops = range(1, rows + 1)
         row = max((loop for loop in loops if loop in first and loop not in second), default=None)
-        kind = partial(Contraction, matmul_row=row, has_batches=any(loop in first and loop in second for loop in loops))
+        widening = widening_cycles(dtype_of(node.tensors[0]), dtype_of(node.tensors[1]), self.target)
+        batches = any(loop in first and loop in second for loop in loops)
+        kind = partial(Contraction, matmul_row=row, has_batches=batches, widening=widening)
         made = self._item(kind, node, [a, b], [first, second, (n, *loops, j)], loops)
         return _Form(made.value, None, made)
 

@@ -87,7 +87,7 @@ class _Price:
             item = max(self.facts.contractions, key=lambda i: i.matmul_extents)
             rate = self.target.dram_bytes_per_cycle
             first, second, result = (tensor.bytes / rate for tensor in (*item.sources, item.value))
-            own = Share(share, self._columns(item), self._depth(item), first, second, result)
+            own = Share(share, self._columns(item), self._depth(item), first, second, result, widening=item.widening)
             if (tiles := matmul_tiles(own, self.target)) is not None:
                 self.streamed, self.kept = tiles.streamed, tiles.kept
                 return min(tiles.rows, share)
@@ -132,15 +132,10 @@ class _Price:
         if not isinstance(item, Contraction):
             return Stage(0.0, self._vector(item), loads, needs, stores)
         sticks = self._columns(item)
-        pt = block_cycles(self.rows, sticks, self._depth(item), self.target) + sticks * self._depth(item) * self._widening(item)
-        return Stage(pt, own * sticks if fused is None else self._vector(fused), loads, needs, stores)
-
-    def _widening(self, item: Contraction) -> float:
-        """Cycles in which the array waits for a block of weights of one byte: they are widened by the vector unit first."""
-        weights = item.sources[1]
-        if weights.bytes > prod(weights.shape):
-            return 0.0
-        return half(LANES, self.target.corelets) * item.work + self.target.sfp_latency + self.target.signal_cycles
+        depth = self._depth(item)
+        pt = block_cycles(self.rows, sticks, depth, self.target, item.widening)
+        vector = own * sticks if fused is None else self._vector(fused)
+        return Stage(pt, vector + sticks * depth * item.widening, loads, needs, stores)
 
     def _vector(self, item: Op) -> float:
         """Cycles of the vector unit on a block, or of what brings it its operands."""

@@ -14,11 +14,13 @@ from ktir.analysis.attributes.residents import resident_behind
 from ktir.analysis.axes import Axes, row_loops, second_operand_source, sticks_of
 from ktir.analysis.partial_sums import live_at_once
 from ktir.analysis.softmax import Softmax, softmax_of
+from ktir.cost.bodies import widening_cycles
 from ktir.cost.tiles import BLOCK_BYTES
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic
+from ktir.dialects.structured import Generic, element_of
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.tiling.tile_views import direct, tile_of
+from ktir.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,10 @@ class Matmul:
     def tap_sticks(self) -> int:
         """Sticks of the reduced loop of one tap."""
         return self.k // prod(tap.extent for tap in self.taps)
+
+    def widening(self, target: Target) -> int:
+        """Cycles in which the vector unit widens a block of the second operand."""
+        return widening_cycles(element_of(self.g.inputs[0]), element_of(self.second), target)
 
     @property
     def op(self) -> ir.Operation:

@@ -356,7 +356,8 @@ class _Search:
         for m in self.facts.matmuls:
             first = max(m.first_bytes * parts / rate, delivery_cycles(m.first_bytes, columns, self.target))
             second = max(m.second_bytes * columns / rate, delivery_cycles(m.second_bytes, parts, self.target))
-            found.append(tiles.Share(m.rows, m.n, m.k, first, second, m.result_bytes * parts * columns / rate))
+            result = m.result_bytes * parts * columns / rate
+            found.append(tiles.Share(m.rows, m.n, m.k, first, second, result, widening=m.widening(self.target)))
         return found
 
     def too_large(self) -> Unsupported:

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 from cost_correlation import Measured, measure, of_divisions, rank_correlation
-from cost_kernels import cases
+from cost_kernels import BYTES, cases
 
 from ktir.target import DATASHEET, PRESETS, Target
 
@@ -45,6 +45,15 @@ def test_rank_correlation_of_all(target: Target) -> None:
     assert len(found) > 100
     assert correlation(found) >= BOUND
     assert max(of_divisions(found).values()) < 0.15
+
+
+@pytest.mark.parametrize("weights", [w for w in BYTES if w != "f8E5M2"])
+def test_what_widening_takes(weights: str) -> None:
+    """Where the array waits for it most of the time: 2, 16 and 64 rows of a core, with all weights or some."""
+    found = [m for c in cases() if c.name == f"64x512x512 {weights}" for m in measure(c, DATASHEET)]
+    assert len(found) == 3
+    for m in found:
+        assert (m.planned, m.priced) == (pytest.approx(m.cycles, rel=0.1), pytest.approx(m.cycles, rel=0.06)), m
 
 
 def test_spearman() -> None:

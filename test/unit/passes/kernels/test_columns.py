@@ -9,6 +9,7 @@ from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM
 from ktir.context import context
+from ktir.cost.problem import MatmulShape
 from ktir.diagnostics import KtirError, remarks
 from ktir.dialects import ktir as kt
 from ktir.emulator.machine.reports.report import KernelReport
@@ -77,7 +78,7 @@ def test_a_shared_operand_is_read_once_per_group_of_cores() -> None:
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1024, 4096), (8, 1024, 2048), (64, 512, 512), (128, 1024, 2048), (300, 300, 2500)])
 def test_the_model_predicts_the_machine(m: int, k: int, n: int) -> None:
     (report,) = kernels(linear(m, k, n))
-    plan = column_division(m, -(-n // 64), -(-k // 64), DATASHEET)
+    plan = column_division(MatmulShape(m, -(-n // 64), -(-k // 64)), DATASHEET)
     assert report.cores == plan.division.cores
     # the kernel also reads a bias and stores its result, which the plan leaves out
     extra = 128 * (m + 1) * -(-n // 64) / plan.target.dram_bytes_per_cycle

@@ -15,6 +15,7 @@ from ktir.checking import check_levels
 from ktir.checking.levels import BIT_EXACT_FROM, LevelResult
 from ktir.checking.stream import check_package
 from ktir.context import context
+from ktir.cost.problem import MatmulShape
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.hints import hint
@@ -129,7 +130,7 @@ def test_any_division(m: int, k: int, n: int, parts: int, cores: int, transposed
 def test_chosen_where_it_wins(shape: tuple[int, int, int], faster: float) -> None:
     """Little of the result for many cores: the model deals the reduced loop out, and the machine is faster."""
     program = linear(*shape)
-    assert column_division(shape[0], 1, -(-shape[1] // 64), DATASHEET).division.splits[2] > 1
+    assert column_division(MatmulShape(shape[0], 1, -(-shape[1] // 64)), DATASHEET).division.splits[2] > 1
     best = cycles(program)
     with hint(work_div={"k": 1}):
         assert cycles(program) > faster * best
@@ -139,7 +140,7 @@ def test_chosen_where_it_wins(shape: tuple[int, int, int], faster: float) -> Non
 def test_not_chosen_where_memory_decides(shape: tuple[int, int, int]) -> None:
     """Weights that cross the memory channel once take as long with any division; partial sums would only come on top."""
     rows, depth, columns = shape
-    plan = column_division(rows, columns // 64, depth // 64, DATASHEET)
+    plan = column_division(MatmulShape(rows, columns // 64, depth // 64), DATASHEET)
     assert plan.division.splits[2] == 1
     assert plan.cost.bound.resource in (Resource.MEMORY, Resource.RING)
     assert plan.cost.dram_bytes / 136.6 > 0.9 * plan.cost.cycles
