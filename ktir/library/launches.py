@@ -81,7 +81,7 @@ def launch(called: str, program: Program, tensors: Mapping[str, torch.Tensor]) -
     strict = config.current().fallback == "error"
     if strict and key in _ERRORS:
         loaded(*_operands([t.clone() for t in dense.values()]))  # raises what the program does wrong
-        raise _ERRORS[key]
+        raise _ERRORS[key].with_traceback(None)
     loaded(*_operands(list(dense.values())), strict=strict)
     if key in _FAULTS:
         faults.say(_FAULTS.pop(key))

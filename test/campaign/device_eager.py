@@ -25,7 +25,7 @@ import torch
 from campaign import device_statements
 from campaign.device_statements import SHAPES, STATEMENTS, Drawing, Line, content, operand, run
 from campaign.function_model import INF, UNIT, rounded, wrong
-from campaign.spread import progress
+from campaign.spread import judge
 from torch import Tensor
 
 _MOST = 5000
@@ -172,15 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     from ktir.device.autoload import register
 
     register()
-    bar, found = progress(len(seeds), "program"), 0
-    for seed in seeds:
-        said = finding(seed, kinds)
-        found += bool(said)
-        bar("wrong" if said else "right")
-        if said:
-            print(f"seed {seed}: {said}", flush=True)
-    print(f"{len(seeds)} programs, {found} wrong")
-    return int(found > 0)
+    return judge(seeds, "program", lambda seed: finding(seed, kinds))
 
 
 if __name__ == "__main__":

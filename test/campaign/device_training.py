@@ -21,9 +21,11 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from campaign.spread import progress
+from campaign.spread import judge
 from torch import nn
 from torch.nn import functional
+
+from ktir.runtime import metrics
 
 _CLASSES = 5
 _STEPS = 3
@@ -110,7 +112,7 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
     optimizer, found = OPTIMIZERS[what.optimizer](model.parameters(), **way), []
     for x in xs:
 
-        def step(x: torch.Tensor = x) -> torch.Tensor:
+        def step(x: torch.Tensor = x) -> float:
             if not what.gathered:
                 optimizer.zero_grad()
             loss = LOSSES[what.loss](model(x), target)
@@ -118,9 +120,9 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
             if what.clipped:
                 nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             found.append(loss.detach())
-            return loss
+            return loss.item()
 
-        optimizer.step(step)  # type: ignore[arg-type]
+        optimizer.step(step)
         if what.saved:
             file = io.BytesIO()
             torch.save((model.state_dict(), optimizer.state_dict()), file)
@@ -137,9 +139,12 @@ def finding(seed: int) -> str:
         warnings.simplefilter("ignore")
         exact, host = (trained(what, "cpu", dtype) for dtype in (torch.float64, torch.float32))
         try:
-            got = trained(what, "spyre", torch.float32)
+            with metrics.counted() as launches:
+                got = trained(what, "spyre", torch.float32)
         except Exception as error:
             return f"{what}: {type(error).__name__}: {error}"
+    if not launches().chip:
+        return f"{what}: nothing ran on the chip"
     for number, (mine, theirs, wanted) in enumerate(zip(got, host, exact, strict=True)):
         bound = 16 * (theirs - wanted).abs().max() + 1e-5 * wanted.abs().max() + 1e-7
         if not bool(((mine - wanted).abs() <= bound).all()):
@@ -156,15 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     from ktir.device.autoload import register
 
     register()
-    bar, wrong = progress(options.programs, "training"), 0
-    for seed in range(options.seed, options.seed + options.programs):
-        said = finding(seed)
-        wrong += bool(said)
-        bar("wrong" if said else "right")
-        if said:
-            print(f"seed {seed}: {said}", flush=True)
-    print(f"{options.programs} trainings, {wrong} wrong")
-    return int(wrong > 0)
+    return judge(range(options.seed, options.seed + options.programs), "training", finding)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,19 @@ def answer_requests(answer: Callable[[Request], Result]) -> int:
     return 0
 
 
+def judge(seeds: Sequence[int], unit: str, finding: Callable[[int], str]) -> int:
+    """Print what is found wrong with what each seed draws; the status of a command, 1 where something is."""
+    bar, wrong = progress(len(seeds), unit), 0
+    for seed in seeds:
+        said = finding(seed)
+        wrong += bool(said)
+        bar("wrong" if said else "right")
+        if said:
+            print(f"seed {seed}: {said}", flush=True)
+    print(f"{len(seeds)} {unit}s, {wrong} wrong")
+    return int(wrong > 0)
+
+
 def progress(total: int, unit: str) -> Callable[[str], None]:
     """Shows how far it is on stderr, if that is a terminal."""
     if not sys.stderr.isatty():

@@ -52,7 +52,7 @@ class KernelWriter:
         made: func.FuncOp,
         tables: Tables,
         wanted: Sequence[Table] | None,
-        by_rows: set[ir.Operation],
+        by_rows: frozenset[ir.Operation],
     ) -> None:
         """`fixed`: the argument for memory at an address that the author has as a number, with the bytes of its elements; `made`: what is
         written, whose last arguments are `tables`. `wanted`: write nothing but what computes these. `by_rows`: of `AuthorScratchpad`."""

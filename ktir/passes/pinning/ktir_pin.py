@@ -324,28 +324,9 @@ def _written(
     lx: list[Access],
     tables: Tables,
     wanted: list[Table] | None,
+    by_rows: frozenset[ir.Operation] = frozenset(),
 ) -> func.FuncOp:
-    """The kernel, or what computes some of its tables. Raises Unsupported and leaves nothing."""
-    by_rows = set[ir.Operation]()
-    while True:
-        try:
-            return _once_written(name, kernel, given, addresses, target, lx, tables, wanted, by_rows)
-        except Uneven as error:
-            by_rows |= error.views
-
-
-def _once_written(
-    name: str,
-    kernel: func.FuncOp,
-    given: dict[int, float],
-    addresses: list[tuple[int, int]],
-    target: Target,
-    lx: list[Access],
-    tables: Tables,
-    wanted: list[Table] | None,
-    by_rows: set[ir.Operation],
-) -> func.FuncOp:
-    """The kernel, where some views of the scratchpad are accessed row by row. Raises Uneven for more of them."""
+    """The kernel, or what computes some of its tables. Raises Unsupported and leaves nothing. `by_rows`: of `AuthorScratchpad`."""
     old = kernel.regions[0].blocks[0]
     kept = [i for i in range(len(old.arguments)) if i not in given]
     added = len(addresses) + len(tables.of)
@@ -363,6 +344,9 @@ def _once_written(
         if writer.integers.argument is not None:
             made.operation.attributes[INTEGERS] = integer_attribute(writer.integers.elements)
         lx += writer.scratchpad.state(made, target.lx_planned_bytes)
+    except Uneven as error:
+        made.operation.erase()
+        return _written(name, kernel, given, addresses, target, lx, tables, wanted, by_rows | error.views)
     except Exception:
         made.operation.erase()
         raise

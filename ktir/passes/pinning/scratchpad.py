@@ -11,7 +11,7 @@ import numpy as np
 
 from ktir.analysis.attributes.residents import RESIDENT, RESIDENTS
 from ktir.analysis.points import Numbers
-from ktir.diagnostics import Unsupported, refused
+from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import index_sum
@@ -81,7 +81,7 @@ class Uneven(Exception):
 class AuthorScratchpad:
     """Writes loads and stores of the author's views, and says in the end what he uses."""
 
-    def __init__(self, by_rows: set[ir.Operation]) -> None:
+    def __init__(self, by_rows: frozenset[ir.Operation]) -> None:
         """`by_rows`: the views that are accessed row by row, as others have other rows there: a single row is the same to both corelets."""
         self.by_rows = by_rows
         self.accesses: list[Access] = []
@@ -131,16 +131,15 @@ class AuthorScratchpad:
 
     def _is_whole(self, place: Place, stick: int | None) -> bool:
         """Whether all rows of a place are accessed at once."""
-        rows = rows_of(place.shape, stick)
-        count = prod(place.shape[d] for d in rows)
-        return count == 1 or (count == even(count) and place.view.operation not in self.by_rows and _distance(place, rows) is not None)
+        count = prod(place.shape[d] for d in rows_of(place.shape, stick))
+        return count == 1 or (count == even(count) and place.view.operation not in self.by_rows and _distance(place, stick) is not None)
 
     def _tiles(self, place: Place, stick: int | None) -> Iterator[tuple[int, ir.Value]]:
         """The access tiles of a place, with the row of each: one, or one for each row. Raises Unsupported."""
         view, rows = place.view.operation, rows_of(place.shape, stick)
         count = prod(place.shape[d] for d in rows)
         if self._is_whole(place, stick):
-            yield 0, self._tile(place, stick, 0, count, _distance(place, rows))
+            yield 0, self._tile(place, stick, 0, count, _distance(place, stick))
             return
         if count > MOST_PIECES:
             raise refused(view, f"has {count} rows in the scratchpad that have to be moved one by one, more than {MOST_PIECES}; the "
@@ -201,12 +200,9 @@ class AuthorScratchpad:
         return used
 
 
-def _distance(place: Place, rows: Sequence[int]) -> int | None:
-    """How far rows are apart; None where they have no one distance."""
-    try:
-        return place.merged([Row(place.shape[d], place.dims[d]) for d in rows])[1]
-    except Unsupported:
-        return None
+def _distance(place: Place, stick: int | None) -> int | None:
+    """How far the rows of a place are apart; None where they have no one distance."""
+    return place.distance([Row(place.shape[d], place.dims[d]) for d in rows_of(place.shape, stick)])
 
 
 def check_parts(accesses: Sequence[Access]) -> None:

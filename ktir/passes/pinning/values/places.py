@@ -155,13 +155,12 @@ class Place:
         """The access tile of a store whose rows are these dims of it."""
         return self.tile(stick, [Row(self.dims[d].extent, self.dims[d]) for d in rows], 1)
 
-    def reaches(self, rows: Sequence[Row]) -> bool:
-        """Whether one walk reaches all rows."""
+    def distance(self, rows: Sequence[Row]) -> int | None:
+        """How far rows are apart in one walk; None where no one walk reaches all of them."""
         try:
-            self.merged(rows)
+            return self.merged(rows)[1]
         except Unsupported:
-            return False
-        return True
+            return None
 
     def tile(self, stick: int | None, rows: Sequence[Row], multiple: int) -> ir.Value:
         """The access tile [sticks, rows, 64] at the insertion point, with rows up to a multiple: a store moves those that there are (1), a

@@ -60,9 +60,14 @@ def taken(value: ir.Value, at: Sequence[int], size: Sequence[int]) -> ir.Value:
 def runs(whole: ir.Value, first: int, count: int) -> Iterator[tuple[int, ir.Value]]:
     """`count` rows of a tensor from `first` on: an even number of them, and the last one of an odd number."""
     lanes = ir.RankedTensorType(whole.type).shape[0]
-    for at, n in ((0, count - count % 2), (count - count % 2, count % 2)):
-        if n:
-            yield at, taken(whole, [0, first + at, 0], [lanes, n, LANES])
+    for at, n in _even_and_odd(count):
+        yield at, taken(whole, [0, first + at, 0], [lanes, n, LANES])
+
+
+def _even_and_odd(count: int) -> list[tuple[int, int]]:
+    """So many rows, as those that are moved at once: from which one on, and how many, an even number or the last one."""
+    even_ = count - count % 2
+    return [(at, n) for at, n in ((0, even_), (even_, count % 2)) if n]
 
 
 def assembled(pieces: Iterable[tuple[int, int, ir.Value]], type_: ir.Type, shape: tuple[int, ...], stick: int | None) -> ir.Value:
@@ -79,17 +84,7 @@ def assembled(pieces: Iterable[tuple[int, int, ir.Value]], type_: ir.Type, shape
 def repeated(value: ir.Value, count: int) -> Iterator[tuple[int, ir.Value]]:
     """A tensor of one row as so many equal rows: an even number of them, and the last one of an odd number."""
     lanes, type_ = ir.RankedTensorType(value.type).shape[0], ir.RankedTensorType(value.type).element_type
-    for at, n in ((0, count - count % 2), (count - count % 2, count % 2)):
-        if n:
-            maps = [affine_map(3, [0, None, 2]), affine_map(3, [0, 1, 2])]
-            yield (
-                at,
-                generic(
-                    [value],
-                    tensor.EmptyOp([lanes, n, LANES], type_).result,
-                    maps,
-                    ["parallel"] * 3,
-                    lambda a: a[0],
-                    loc=ir.Location.current,
-                ),
-            )
+    maps = [affine_map(3, [0, None, 2]), affine_map(3, [0, 1, 2])]
+    for at, n in _even_and_odd(count):
+        rows = tensor.EmptyOp([lanes, n, LANES], type_).result
+        yield at, generic([value], rows, maps, ["parallel"] * 3, lambda a: a[0], loc=ir.Location.current)

@@ -148,11 +148,8 @@ class Joined:
         outer = next((k for k, (_, d) in enumerate(rows) if d == self.dim), 0)  # a piece has one position of what is outside of its dim
         for at, piece in placed_:
             walked = tuple(((1 if k < outer else n) if d is None else piece.place.shape[d], d) for k, (n, d) in enumerate(rows))
-            inner = (
-                None
-                if piece.place.reaches([Row(n, None if d is None else piece.place.dims[d]) for n, d in walked])
-                else piece.parts_of(walked)
-            )
+            apart = piece.place.distance([Row(n, None if d is None else piece.place.dims[d]) for n, d in walked])
+            inner = piece.parts_of(walked) if apart is None else None
             if inner is None:
                 yield at, piece, walked
             else:
