@@ -7,6 +7,7 @@ rows are. Weights stream by in blocks of 64x64, again for each block of rows; or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -100,6 +101,14 @@ class Tiles(NamedTuple):
     def weight_reads(self) -> int:
         """How often a core reads its weights."""
         return 1 if self.kept else self.trips
+
+
+def one_walk(shares: Sequence[Share], *, streamed: bool) -> Share:
+    """The parts of matmuls that are computed one after the other for each stick of columns, as that of one matmul along all their sums;
+    rows that are not streamed are loaded once."""
+    first = sum(s.first for s in shares) if streamed else shares[-1].first
+    k, second = sum(s.k for s in shares), sum(s.second for s in shares)
+    return shares[-1]._replace(k=k, first=first, second=second, widening=sum(s.widening * s.k for s in shares) / k)
 
 
 def block_cycles(rows: int, n: int, k: int, target: Target, widening: float = 0.0) -> float:

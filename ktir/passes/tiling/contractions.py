@@ -6,7 +6,8 @@ result is computed on the finished accumulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from math import prod
 from typing import NamedTuple
 
@@ -110,37 +111,66 @@ def _along_taps(
     return list(loop.results)
 
 
+class _Walk(NamedTuple):
+    """A contraction in a loop over sticks of columns, with the op fused into it. `filling`: what keeps the weights that are loaded, if
+    they stay."""
+
+    m: Matmul
+    consumer: ir.Operation | None
+    weights: Weights | None
+    """Those of all taps, None where each tap has its own."""
+    filling: list[ir.Value]
+
+    @staticmethod
+    def of(blocks: Blocks, m: Matmul) -> _Walk:
+        """That of a contraction, with the operands of what is fused into it loaded."""
+        consumer = blocks.plan.fused.get(m.result)
+        if consumer is not None:
+            _load_operands(blocks, Generic(consumer))
+        fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in blocks.plan.residents)
+        filling = [tensor.EmptyOp(whole_shape(m), element_of(m.second)).result] if fills else []
+        return _Walk(m, consumer, None if m.taps else Weights.of(blocks, m), filling)
+
+    @property
+    def target(self) -> ir.Value:
+        """What is there behind it, of the divided kernel."""
+        return self.m.result if self.consumer is None else self.consumer.results[0]
+
+    def stick(self, blocks: Blocks, n: ir.Value, so_far: Sequence[ir.Value], before: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
+        """One stick, and the tensor that keeps weights. `before`: sticks that have been computed for it."""
+        accumulator, filled_ = _sum(blocks, self.m, n, self.weights, so_far)
+        return [_epilogue(blocks, self.consumer, {**before, self.m.result: accumulator}, n, element_of(self.target)), *filled_]
+
+
 def build(blocks: Blocks, m: Matmul) -> None:
-    """One contraction, with what is fused into it."""
-    plan = blocks.plan
-    consumer = plan.fused.get(m.result)
-    target = m.result if consumer is None else consumer.results[0]
-    if consumer is not None:
-        _load_operands(blocks, Generic(consumer))
-    element = element_of(target)
-    fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in plan.residents)
-    filling = [tensor.EmptyOp(whole_shape(m), element_of(m.second)).result] if fills else []
-    weights = None if m.taps else Weights.of(blocks, m)
-    stores = plan.stored.get(target, ())
+    """One contraction, with what is fused into it, and those that are computed with it."""
+    walks = [_Walk.of(blocks, each) for each in blocks.facts.computed_with(m)]
+    target = walks[-1].target
+    stores = blocks.plan.stored.get(target, ())
     sliced = bool(stores) and blocks.facts.tensors[target].by_stick
-    carried = [] if sliced else [blocks.empty(m.n, element)]
-    outer = scf.ForOp(index_constant(0), index_constant(m.n), index_constant(1), [*carried, *filling])
+    carried = [] if sliced else [blocks.empty(m.n, element_of(target))]
+    fillings = [value for walk in walks for value in walk.filling]
+    outer = scf.ForOp(index_constant(0), index_constant(m.n), index_constant(1), [*carried, *fillings])
     with ir.InsertionPoint(outer.body):
         n = outer.induction_variable
-        whole, so_far = (list(outer.inner_iter_args)[i:j] for i, j in ((0, len(carried)), (len(carried), None)))
-        accumulator, so_far = _sum(blocks, m, n, weights, so_far)
-        finished = _epilogue(blocks, consumer, m.result, accumulator, n, element)
+        values = list(outer.inner_iter_args)
+        whole, so_far, filled_ = values[: len(carried)], iter(values[len(carried) :]), list[ir.Value]()
+        finished = dict[ir.Value, ir.Value]()
+        for walk in walks:
+            with walk.m.op.location:
+                finished[walk.target], *more = walk.stick(blocks, n, list(islice(so_far, len(walk.filling))), finished)
+            filled_ += more
         for store in stores if sliced else ():
             with store.location:
-                blocks.store_rows(store, finished, n)
-        scf.YieldOp([*(insert_stick(finished, w, n) for w in whole), *so_far])
+                blocks.store_rows(store, finished[target], n)
+        scf.YieldOp([*(insert_stick(finished[target], w, n) for w in whole), *filled_])
     if not sliced:
         blocks.built[target] = outer.results[0]
         for store in stores:
             with store.location:
                 blocks.store(store)
-    if filling:
-        blocks.whole[m.op] = outer.results[len(carried)]
+    kept = list(outer.results)[len(carried) :]
+    blocks.whole.update(zip((walk.m.op for walk in walks if walk.filling), kept, strict=True))
 
 
 def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, filling: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
@@ -179,17 +209,17 @@ def _load_operands(blocks: Blocks, g: Generic) -> None:
 
 
 def _epilogue(
-    blocks: Blocks, consumer: ir.Operation | None, result: ir.Value, accumulator: ir.Value, n: ir.Value, element: ir.Type
+    blocks: Blocks, consumer: ir.Operation | None, finished: Mapping[ir.Value, ir.Value], n: ir.Value, element: ir.Type
 ) -> ir.Value:
-    """What becomes of a finished accumulator block: the fused consumer of `result`, or a copy."""
+    """What becomes of a finished accumulator, the last one of the sticks that are `finished`: the consumer's, or a copy."""
     init = blocks.empty(1, element)
     if consumer is None:
-        return elementwise([accumulator], init)
+        return elementwise([[*finished.values()][-1]], init)
     g = Generic(consumer)
     inputs = []
     for i, operand in enumerate(g.inputs):
-        if operand == result:
-            inputs.append(accumulator)
+        if operand in finished:
+            inputs.append(finished[operand])
         elif g.loop_of(i, 0) is None:
             inputs.append(blocks.built[operand])
         else:

@@ -130,6 +130,8 @@ class TileFacts:
     """Contraction result -> the op that can be computed on each finished stick of it."""
     stored: Mapping[ir.Value, Sequence[ir.Operation]]
     """Results that can be stored as soon as they are there, with their stores."""
+    joined: Mapping[ir.Operation, Sequence[Matmul]]
+    """Contraction -> others that are computed with it, stick by stick: nothing but the op fused into it reads what they leave."""
     overlapping: tuple[Mapping[ir.Value, int], ...] = ()
     """Loads of one memory that differ in where they begin, as the places of a window do, and that only ops on each element read: per such
     group the elements from the first one to each, the first one first."""
@@ -143,6 +145,16 @@ class TileFacts:
     def matmul_of(self) -> dict[ir.Operation, Matmul]:
         """The matmul that an op is."""
         return {m.op: m for m in self.matmuls}
+
+    @cached_property
+    def walks(self) -> list[list[Matmul]]:
+        """The contractions, those together that one loop over sticks of columns computes."""
+        with_others = {other.op for others in self.joined.values() for other in others}
+        return [self.computed_with(m) for m in self.matmuls if m.op not in with_others]
+
+    def computed_with(self, m: Matmul) -> list[Matmul]:
+        """The contractions of which one stick is computed where one of `m` is, `m` at last."""
+        return [found for other in self.joined.get(m.op, ()) for found in self.computed_with(other)] + [m]
 
     @cached_property
     def walked_alone(self) -> bool:
@@ -214,13 +226,16 @@ def facts_of(source: func.FuncOp) -> TileFacts:
     matmuls = tuple(_matmul(g, axes, loops) for g in generics if g.is_contraction)
     fused = fused_consumers(ops, matmuls)
     stored = _stored_at_once(ops, matmuls, fused)
+    joined = {} if softmax_of(ops) is not None else joined_contractions(ops, matmuls, fused)
     # no tensor has the row axis: blocks then have two rows of which the second one is clipped
     without_rows = bool(generics) and all(len(row_loops(g)) < len(axes.extents) for g in generics)
     firsts = {m.g.inputs[0] for m in matmuls} if without_rows else None
-    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, fused, stored)}
+    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, fused, stored, joined)}
     together = _overlapping(found.values(), matmuls)
     share, parts = work.row_shares[-1], work.row_parts
-    return TileFacts(source, ops, axes.row, share, kernel.cores, work.column_parts, parts, loops, found, matmuls, fused, stored, together)
+    return TileFacts(
+        source, ops, axes.row, share, kernel.cores, work.column_parts, parts, loops, found, matmuls, fused, stored, joined, together
+    )
 
 
 def _matmul(g: Generic, axes: Axes, loops: Mapping[int, int]) -> Matmul:
@@ -265,10 +280,16 @@ def _tensors(
     firsts: Collection[ir.Value] | None,
     fused: Mapping[ir.Value, ir.Operation],
     stored: Mapping[ir.Value, Sequence[ir.Operation]],
+    joined: Mapping[ir.Operation, Sequence[Matmul]],
 ) -> Iterator[Tensor]:
     """The tensors of a kernel. `firsts`: first operands of matmuls, where no tensor has the row axis."""
-    number = {op: i for i, op in enumerate(ops)}
-    for at, op in enumerate(ops):
+    number, left = {op: i for i, op in enumerate(ops)}, set[ir.Value]()
+    for op, others in reversed([*joined.items()]):  # they are computed where the last one is
+        for m in others:
+            left.add(value := _left_by(m, fused))
+            number[m.op] = number[value.owner] = number[op]
+    for op in ops:
+        at = number[op]
         if not is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileReduceOp) and not (is_a(op, linalg.FillOp) and _is_stored(op)):
             continue
         value, is_loaded = op.results[0], is_a(op, ktdp.LoadOp)
@@ -298,7 +319,7 @@ def _tensors(
             first,
             last,
             live_at_once(op) if is_a(op, ktdp.InterTileReduceOp) else 0,
-            value in stored and _by_stick(stored[value]),
+            value in left or (value in stored and _by_stick(stored[value])),
         )
 
 
@@ -343,6 +364,34 @@ def fused_consumers(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> d
     return fused
 
 
+def joined_contractions(
+    ops: Sequence[ir.Operation], matmuls: Sequence[Matmul], fused: Mapping[ir.Value, ir.Operation]
+) -> dict[ir.Operation, list[Matmul]]:
+    """Per contraction the earlier ones whose results nothing but the op fused into it reads, element for element.
+
+    A stick of each of them is all that has to be there at once: rows stay for all of them, where their whole results would take the room.
+    Not across a store, which may write what the earlier one reads.
+    """
+    found = dict[ir.Operation, list[Matmul]]()
+    last = {fused[m.result]: m for m in matmuls if m.result in fused}
+    stores = [i for i, op in enumerate(ops) if is_a(op, ktdp.StoreOp)]
+    position = {op: i for i, op in enumerate(ops)}
+    for m in matmuls:
+        uses = list(_left_by(m, fused).uses)
+        into = last.get(uses[0].owner.operation) if len(uses) == 1 else None
+        if into is None or any(position[m.op] < i < position[into.op] for i in stores):
+            continue
+        g = Generic(uses[0].owner.operation)
+        if g.maps[uses[0].operand_number] == g.maps[-1]:
+            found.setdefault(into.op, []).append(m)
+    return {m.op: found[m.op] for m in matmuls if m.op in found}
+
+
+def _left_by(m: Matmul, fused: Mapping[ir.Value, ir.Operation]) -> ir.Value:
+    """What is there behind a contraction: its result, or that of the op fused into it."""
+    return fused[m.result].results[0] if m.result in fused else m.result
+
+
 def _stored_at_once(
     ops: Sequence[ir.Operation], matmuls: Sequence[Matmul], fused: Mapping[ir.Value, ir.Operation]
 ) -> dict[ir.Value, list[ir.Operation]]:
@@ -353,7 +402,7 @@ def _stored_at_once(
     read = {_argument_of(op) for op in ops if is_a(op, ktdp.LoadOp)}
     found = {}
     for m in matmuls:
-        target = fused[m.result].results[0] if m.result in fused else m.result
+        target = _left_by(m, fused)
         stores = [u.owner.operation for u in target.uses]
         if stores and all(is_a(op, ktdp.StoreOp) and (at := _argument_of(op)) is not None and at not in read for op in stores):
             found[target] = stores

@@ -339,12 +339,12 @@ class _Search:
         return cycles * (_STREAMED if streamed else 1.0)
 
     def _ended(self, plan: TilePlan) -> TilePlan:
-        """The plan with how results leave: of a kernel that is a matmul and stores its results stick by stick."""
+        """The plan with how results leave: of a kernel that is one walk over sticks of columns and stores its results so."""
         facts = self.facts
-        if len(facts.matmuls) != 1 or not facts.walked_alone or not facts.stores_sticks or plan.covers or plan.part:
+        if len(facts.walks) != 1 or not facts.walked_alone or not facts.stores_sticks or plan.covers or plan.part:
             return plan
-        (share,) = self._shares
-        how = facts.trips(plan.block_rows), bool(plan.streamed), bool(plan.residents)
+        share = tiles.one_walk(self._shares, streamed=bool(plan.streamed))
+        how = facts.trips(plan.block_rows), bool(plan.streamed), len(plan.residents) == len(facts.matmuls)
         last = tiles.last_rows(share, plan.block_rows, *how, self.target) if facts.in_equal_rows else ()
         return replace(plan, stored_rows=tiles.stored_rows(share, *how), last=last)
 

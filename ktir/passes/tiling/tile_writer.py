@@ -211,7 +211,8 @@ def _op(blocks: Blocks, op: ir.Operation) -> None:
     elif is_a(op, linalg.GenericOp) and op not in plan.fused.values():
         m = facts.matmul_of.get(op)
         if m is not None:
-            contractions.build(blocks, m)
+            if any(walk[-1] is m for walk in facts.walks):  # others are computed with one of these
+                contractions.build(blocks, m)
         else:
             g = Generic(op)
             built[op.results[0]] = rebuilt(g, [blocks.operand(v) for v in g.inputs], blocks.init(g.init))

@@ -1,0 +1,110 @@
+"""Contractions whose results one op takes together: a stick of each is computed after the other, and rows stay for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from chip import only_on_chip
+from torch.nn import functional as F
+
+import ktir
+from ktir.assembly import parse_module
+from ktir.checking import check_levels
+from ktir.context import context
+from ktir.emulator.machine import Machine
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.passes.tiling import tile_facts
+from ktir.pipeline import run_pipeline
+from ktir.target import DATASHEET
+
+Function = Callable[..., torch.Tensor]
+
+
+def gated(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.relu(x @ w) * (x @ v)
+
+
+def of_two(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Along other sums: y has some columns of x."""
+    return F.relu(x @ w) + (y @ v[: y.shape[-1]])
+
+
+def of_three(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.relu(x @ w) * (x @ v) - (x @ (w + v))
+
+
+def of_four(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return gated(x, y, w, v) + gated(x, y, v, w)
+
+
+def read_twice(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The sum over a row of the first one needs all of it."""
+    first = x @ w
+    return first * (x @ v) + first.sum(-1, keepdim=True)
+
+
+def shifted(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The first one is taken at other columns than the second one."""
+    return (x @ w).flip(-1) * (x @ v)
+
+
+def in_place(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """What the first one reads is written before the second one is there."""
+    gate = F.relu(x @ w)
+    w += v
+    return gate * (x @ v)
+
+
+FUNCTIONS = [gated, of_two, of_three, of_four, read_twice, shifted, in_place]
+
+
+def arguments(rows: tuple[int, ...], inner: int, columns: int) -> list[torch.Tensor]:
+    """Small integers, whose sums and products are exact."""
+    torch.manual_seed(inner + columns)
+    shapes = (*rows, inner), (*rows, inner // 2), (inner, columns), (inner, columns)
+    return [(torch.randint(-1, 2, shape) * (torch.rand(shape) < 0.2)).half() for shape in shapes]
+
+
+def cycles_of(f: Function, *shapes: tuple[int, ...]) -> int:
+    text = ktir.capture(f, *(torch.zeros(shape).half() for shape in shapes))
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(DATASHEET.cores))
+        return Machine(lower_program(module), DATASHEET).report.cycles
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [((96,), 256, 192), ((1,), 192, 320), ((700,), 130, 70), ((3, 50), 128, 128)])
+@pytest.mark.parametrize("f", FUNCTIONS)
+def test_values(f: Function, rows: tuple[int, ...], inner: int, columns: int) -> None:
+    """Against PyTorch in float64."""
+    given = arguments(rows, inner, columns)
+    exact = [a.double() for a in given]
+    torch._dynamo.reset()
+    with torch.no_grad(), only_on_chip():
+        found = torch.compile(f, backend="ktir", options={"engine": "spyre"})(*given)
+    assert torch.equal(found.double(), f(*exact))
+    assert all(torch.equal(a.double(), b) for a, b in zip(given, exact, strict=True))
+
+
+@pytest.mark.parametrize("f", [gated, of_three, of_four])
+def test_levels_agree(f: Function) -> None:
+    """All levels, in more than one block of rows, and both modes of the machine."""
+    given = arguments((530,), 128, 192)
+    text = ktir.capture(f, *given)
+    arrays = [given[i].numpy() for i in (0, 2, 3)]  # nothing takes the second one
+    check_levels(text, [*arrays, np.zeros((530, 192), np.float16)], cores=1)
+
+
+def test_rows_are_loaded_once_for_both() -> None:
+    """A share of rows fits the scratchpad whole, but not beside all of the first result."""
+    shapes = (512, 4096), (1, 1), (4096, 14336), (4096, 14336)
+    together = cycles_of(gated, *shapes)
+    with patch.object(tile_facts, "joined_contractions", lambda *_: {}):
+        apart = cycles_of(gated, *shapes)
+    assert together < 0.65 * apart
