@@ -139,7 +139,7 @@ class Executable:
                 if taken:
                     shared.release(taken)
         if card is None:
-            monitor.note(0, self.step)  # tensors of the host: there is a chip, and no copies
+            monitor.note(0, (self.step,))  # tensors of the host: there is a chip, and no copies
         self._launched()
 
     def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:

@@ -90,9 +90,10 @@ class JobPlan:
     def _bytes_of(self, index: int) -> int:
         return self._slots[index].layout.sticks * STICK_BYTES
 
-    def carriers(self, addresses: Sequence[int], lying: list[Carrier]) -> list[Carrier]:
+    def carriers(self, addresses: Sequence[int], lying: list[Carrier], before: list[Step] | None = None) -> list[Carrier]:
         """Tell the program where its arguments are, of which these are the carriers: those that it then finds, at the addresses that are
-        read where it lies. Nothing to do where it knows.
+        read where it lies. Nothing to do where it knows. before: steps that the card is given before those that this takes; they are taken
+        off.
         """
         if addresses == self._bound:
             return lying
@@ -103,7 +104,9 @@ class JobPlan:
         else:
             block[...] = self._correction.block(addresses)
             self._bound = self._correction.addresses(block)
-        self.card.run(self._correct)
+        before = [] if before is None else before
+        self.card.run(*before, self._correct)
+        before.clear()
         self.card.record("H2D", self._correction.size, self.name)
         if self._bound == addresses:
             self._bound = [*addresses]  # the same objects are compared without a look at them

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from itertools import compress, count
+from operator import attrgetter, is_not, itemgetter
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -15,12 +17,14 @@ from numpy.typing import NDArray
 from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import Carrier, JobPlan
-from ktir.runtime.memory.allocation import Allocation, DeviceForm, held
+from ktir.runtime.memory.allocation import Allocation, DeviceForm, held, stands_in
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.hardware import nothing
 from ktir.runtime.memory.slot import Slot
-from ktir.runtime.time.steps import Step
+from ktir.runtime.time.steps import Step, moving
 
+_SMALL = 1 << 14
+"""Elements of the largest carrier that is kept for the next launch alone."""
 _state, _address, _carrier = attrgetter("state"), attrgetter("address"), attrgetter("carrier")
 
 
@@ -74,12 +78,19 @@ class Prepared:
         self.reads = [a for slot, a in given if slot.reads]
         self.new = [a for slot, a in given if not slot.reads and a.of in new and a.binding.writes_all]
         """What the program writes of tensors that nobody has seen before."""
+        self._settling = [(n, place) for n, a in enumerate(self.new) if (place := a.binding.place).settles]
         self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
         """What it writes of others."""
         self._written = taking([a.of for a in self.writes])
-        self._same: tuple[tuple[int, ...], frozenset[int], list[DeviceForm]] | None = None
+        self._spare: list[Carrier] = [None] * len(self.writes)
+        """For each of these, where it is small, a carrier for the next launch to write: the one that the tensor had before the last one."""
+        self._settled = [a.binding.place if a.binding.place.settles else None for a in self.writes]
+        limited = [(n, a.binding.place, a.binding.argument.range) for n, a in enumerate(self.writes) if not a.binding.any]
+        self._checked = [(n, place, allowed) for n, place, allowed in limited if allowed]
+        """Those of which the program does not take every element."""
+        self._same: tuple[tuple[int, ...], frozenset[int], list[DeviceForm], list[weakref.ref[Allocation]]] | None = None
         """What the last launch has written of tensors that were there before, where that was in place of what they held: handles; where
-        lies what was read; forms.
+        lies what was read; forms; whose these are.
         """
         own = [(i, slot) for i, slot in enumerate(chip.slots) if slot.host < 0]
         self.carriers: list[Carrier] = [slot.iota for _, slot in own]
@@ -90,6 +101,8 @@ class Prepared:
         self._in_order = taking(sorted(range(len(grouped)), key=grouped.__getitem__))
         """Takes the arguments in their order from what no tensor gives, what is read, and what is written."""
         self._read = taking([a.of for a in self.reads])
+        self._moves = [_move(a, card) for a in self.reads]
+        """The relayouts of integers by themselves, which hosts give at each launch."""
         self._last = array("q")
         """The handles of what the last launch read, if all of it is known."""
         self._forms: list[DeviceForm] = []
@@ -103,40 +116,56 @@ class Prepared:
         """Launch on tensors that begin where their allocations do. False where it is not for these. Raises as `Executable.__call__` does;
         then nothing is written, either.
         """
+        card = self.plan.card
+        with self.chip.lock, card.compute:
+            steps: list[Step] = []
+            try:
+                return self._launch(handles, steps)
+            finally:
+                if steps:
+                    card.run(*steps)
+
+    def _launch(self, handles: Sequence[int], steps: list[Step]) -> bool:
+        """As `launch`. What the card has done, and has not been given yet, is added to `steps`: to give it takes longer than to note it."""
         chip, plan, card = self.chip, self.plan, self.plan.card
-        with chip.lock, card.compute:
-            read = array("q", self._read(handles))
-            if (read != self._last or [*map(_state, self._forms)] != self._states) and not self._look(read):
+        read, states = array("q", self._read(handles)), [*map(_state, self._forms)]
+        if (read != self._last or states != self._states) and not self._look(read, states, steps):
+            return False
+        forms = self._forms
+        places = [*self.addresses, *map(_address, forms)]
+        carriers: list[Carrier] = [*self.carriers, *map(_carrier, forms)]
+        for argument in self.new:
+            allocation = argument.allocation(handles[argument.of], card)
+            if allocation is None:
                 return False
-            forms = self._forms
-            places = [*self.addresses, *map(_address, forms)]
-            carriers: list[Carrier] = [*self.carriers, *map(_carrier, forms)]
-            for argument in self.new:
-                allocation = argument.allocation(handles[argument.of], card)
-                if allocation is None:
-                    return False
-                binding = argument.binding
-                carriers.append(filled := card.carrier(binding.entries))
-                filled.fill(np.nan)
-                places.append(allocation.begin(binding.place, filled))
-            same = self._reopen(handles, places, carriers)
-            written = self._open(handles, places, carriers) if self.writes and not same else []
-            if written is None:
-                return False
-            ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)])
-            first = len(self.carriers) + len(forms)
-            if card.computes:
-                chip.machine.launch(ready, "tape", self._bounds)
+            binding = argument.binding
+            carriers.append(filled := card.carrier(binding.entries))
+            filled.fill(np.nan)
+            places.append(allocation.begin(binding.place, filled))
+        same = self._reopen(handles, places, carriers)
+        written = self._open(handles, places, carriers) if self.writes and not same else []
+        if written is None:
+            return False
+        ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)], steps)
+        first = len(self.carriers) + len(forms)
+        if card.computes:
+            chip.machine.launch(ready, "tape", self._bounds)
+        else:
+            nothing(carriers[first:])
+        steps.append(chip.step)
+        for n, place in self._settling:
+            if (filled := carriers[first + n]) is not None:
+                place.settle(filled)
+        for n, (allocation, form, filled) in enumerate(same):
+            if (place := self._settled[n]) is not None:
+                place.settle(filled)
+            before = allocation.rewrite(form, filled)
+            if before.size > _SMALL:
+                card.put_back(before)
             else:
-                nothing(carriers[first:])
-            card.run(chip.step)
-            for (_, _, _, binding), filled in zip(self.new, carriers[first:], strict=False):
-                if binding.place.settles and filled is not None:
-                    binding.place.settle(filled)
-            for allocation, form, filled in same:
-                allocation.rewrite(form, filled)
-            if written:
-                self._close(handles, written)
+                self._spare[n] = before
+        if written:
+            self._close(handles, written)
         return True
 
     def _reopen(
@@ -147,19 +176,20 @@ class Prepared:
         """
         if self._same is None:
             return []
-        known, read, forms = self._same
+        known, read, forms, owners = self._same
         written = self._written(handles)
         if written != known or read is not self._occupied or None in map(_state, forms):
             return []
+        for n, place, allowed in self._checked:
+            if not place.has(forms[n].carrier, allowed):
+                self.writes[n].binding.check(forms[n])
         again: list[tuple[Allocation, DeviceForm, NDArray[np.float32]]] = []
-        take = self.plan.card.carrier
-        for handle, form, (_, _, _, binding) in zip(written, forms, self.writes, strict=True):
-            allocation = held(handle)
+        for owner, form, filled in zip(owners, forms, self._spare, strict=True):
+            allocation, carrier = owner(), form.carrier
             assert allocation is not None  # else its forms are not valid
-            if not binding.any:
-                binding.check(form)
-            filled = take(binding.entries)
-            np.copyto(filled, form.carrier)
+            if filled is None:
+                filled = self.plan.card.carrier(len(carrier))
+            np.copyto(filled, carrier)
             again.append((allocation, form, filled))
         places += map(_address, forms)
         carriers += [filled for _, _, filled in again]
@@ -172,7 +202,8 @@ class Prepared:
         forms = [a.forms.get(b.place) if b.rewrites and a.has_one_form else None for a, b, _, _ in written]
         places = {f.address for f in forms if f is not None}
         apart = len(places) == len(forms) and not places & self._occupied
-        self._same = (self._written(handles), self._occupied, [f for f in forms if f is not None]) if apart else None
+        owners = [weakref.ref(allocation) for allocation, *_ in written]
+        self._same = (self._written(handles), self._occupied, [f for f in forms if f is not None], owners) if apart else None
 
     def _open(
         self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
@@ -194,26 +225,44 @@ class Prepared:
             written.append((allocation, binding, filled, address))
         return written
 
-    def _look(self, read: array[int]) -> bool:
-        """Find the forms of what is read, where they are not those of the last launch. False where it is not on the card. Raises
-        OutOfRange.
+    def _look(self, read: array[int], states: list[Hashable], steps: list[Step]) -> bool:
+        """Find the forms of what is read, where they are not those of the last launch, which now have these states. False where it is not
+        on the card. Raises OutOfRange. steps: see `_launch`.
         """
         last, self._last = self._last, array("q")
         forms: list[Any] = [*self._forms] if last else [None] * len(read)
         moved = not last
-        for n, (number, _, _, binding) in enumerate(self.reads):
+        if read == last:
+            others: Iterable[int] = compress(count(), map(is_not, states, self._states))
+        else:
+            others = [n for n, now in enumerate(read) if not last or now != last[n] or states[n] is not self._states[n]]
+        for n in others:
+            number, _, _, binding = self.reads[n]
+            allocation = held(read[n])
+            if allocation is None or allocation.card is not self.plan.card:
+                return False
+            move = self._moves[n]
             before = forms[n]
-            if before is None or read[n] != last[n] or before.state != self._states[n]:
-                allocation = held(read[n])
-                if allocation is None or allocation.card is not self.plan.card:
-                    return False
-                form = forms[n] = binding.read(allocation)
-                moved = moved or before is None or before.address != form.address
-                self._bounds[number] = form.largest
+            same = before if last and read[n] == last[n] else None
+            form = None if move is None else allocation.number(binding.place, binding.argument.range, same)
+            if form is None:
+                form = binding.read(allocation)
+            elif move is not None:
+                steps.append(move)
+            moved = moved or before.address != form.address
+            if form is not before:
+                forms[n], self._bounds[number] = form, form.largest
         self._forms, self._states, self._last = forms, [*map(_state, forms)], read
         if moved:
             self._occupied = frozenset(map(_address, forms))
         return True
+
+
+def _move(argument: _Argument, card: Card) -> Step | None:
+    """What it takes to have an integer by itself as the program reads it, of linear bytes whose place it takes; None for all else."""
+    place = argument.binding.place
+    nbytes = stands_in(place, argument.nbytes) if place.is_number else 0
+    return moving("Relayout", nbytes, card.target) if nbytes else None
 
 
 def _argument(number: int, slot: Slot, tensors: Sequence[DeviceTensor]) -> _Argument:

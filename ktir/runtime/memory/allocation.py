@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Layout
 from ktir.package import ValueRange
-from ktir.runtime.memory.card import Card
+from ktir.runtime.memory.card import FEW, Card
 from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
-from ktir.runtime.memory.view import Arrangement, Owned
+from ktir.runtime.memory.view import Arrangement, Owned, put_number
 from ktir.spyre_tensor_layout import SpyreTensorLayout
 from ktir.target import LANES, STICK_BYTES
 
@@ -57,6 +57,23 @@ class DeviceForm(Form):
         """It is not valid any more, which who knows it still sees; its carrier, which nobody has any more."""
         filled, self.state, self.carrier = self.carrier, None, _NOTHING
         return filled
+
+
+class NumberForm(DeviceForm):
+    """A form of an integer by itself, which has its carrier for good: the host gives another one at each launch."""
+
+    __slots__ = ()
+
+    def end(self) -> NDArray[Any]:
+        """See `DeviceForm`."""
+        self.state = None
+        return _NOTHING
+
+    def begin(self, value: int, address: int, version: int) -> None:
+        """It is valid again."""
+        put_number(value, self.carrier)
+        self.address, self.state = address, version
+        self._largest = self._extremes = self._around = None
 
 
 class _Ranges:
@@ -103,17 +120,14 @@ class _Ranges:
 
     def _in_place_of_linear(self, size: int) -> tuple[int, int]:
         """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
-        if self._linear_at is not None and self._fits(size):
+        if self._linear_at is not None and _fits(size, self._room):
             address, self._linear_at = self._linear_at, None
-            self.card.vacate(address, self._room)
+            if self._room > FEW:
+                self.card.vacate(address, self._room)
             return address, self._room
         address = self.card.take(size)
         self._drop_linear()
         return address, size
-
-    def _fits(self, size: int) -> bool:
-        """Whether a form of so many bytes takes a range like that of the linear bytes."""
-        return size == self._room or size < self._room == _ENTRY
 
     def _in_place_of_form(self) -> int:
         """An address for the linear bytes: that of the form that has taken their place, if its range is theirs."""
@@ -247,8 +261,10 @@ class Allocation(_Ranges):
             if low is not None and (found := self._forms.get(low)) is not None:
                 return found
             if self._linear_at is not None and wanted.is_number:
-                filled = wanted.number(self.card.memory(self._linear_at), self.nbytes, allowed)
-                if filled is not None:
+                value = wanted.number(self.card.memory(self._linear_at), self.nbytes, allowed)
+                if value is not None:
+                    filled = carrier(wanted.layout)
+                    put_number(value, filled)
                     return self._new_form(wanted, filled, moved=moved)
             layout = wanted.layout
             halved = layout.dtype == "f16" and layout.entries * layout.lanes >= _HALVED
@@ -273,6 +289,20 @@ class Allocation(_Ranges):
         if not moved:
             self.card.record("Relayout", self._room + wanted.size)
         return form
+
+    def number(self, wanted: Arrangement, allowed: ValueRange | None, before: DeviceForm | None) -> DeviceForm | None:
+        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`; None for all else, and outside of the
+        range. before: what it gave for this allocation the last time. Who calls holds the card, and records the relayout.
+        """
+        address = self._linear_at
+        if address is None or (value := wanted.number(self.card.memory(address), self.nbytes, allowed)) is None:
+            return None
+        if type(before) is not NumberForm or before.state is not None:
+            before = NumberForm(wanted.layout, carrier(wanted.layout), address, self._room, self.version)
+        before.begin(value, address, self.version)
+        self._linear_at, self._whole = None, wanted
+        self._forms[wanted] = before
+        return before
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
         """A program has written all of the allocation through this carrier, which belongs to it from now on. address: as reserved."""
@@ -301,13 +331,12 @@ class Allocation(_Ranges):
         """Whether all of it lies in one form, and no address is kept for another."""
         return self._linear_at is None and len(self._forms) == 1 and self._reserved is None
 
-    def rewrite(self, form: DeviceForm, filled: NDArray[np.float32]) -> None:
-        """As `adopt`, of the one form that there is, in its place; who calls holds the card."""
-        assert self._whole is not None
-        if self._whole.settles:
-            self._whole.settle(filled)
+    def rewrite(self, form: DeviceForm, filled: NDArray[np.float32]) -> NDArray[np.float32]:
+        """As `adopt`, of the one form that there is, in its place, and of a carrier that is settled; who calls holds the card, and gets the
+        carrier that it had.
+        """
         self.version += 1
-        self.card.put_back(form.renew(filled, self.version))
+        return form.renew(filled, self.version)
 
     def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
         """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs
@@ -328,7 +357,7 @@ class Allocation(_Ranges):
             before = self._forms.get(wanted)
             if before is not None and before.address not in read:
                 return before.address
-            if self._linear_at is not None and self._fits(wanted.size):
+            if self._linear_at is not None and _fits(wanted.size, self._room):
                 return self._linear_at
             self._reserved = wanted, self.card.take(wanted.size), wanted.size
             return self._reserved[1]
@@ -342,7 +371,8 @@ class Allocation(_Ranges):
 
     def free(self) -> None:
         """Give everything back; may be called at any time, more than once."""
-        self._drop_linear()
+        if self._linear_at is not None:
+            self._drop_linear()
         if self._forms:
             self._drop_forms()
         if self._reserved is not None:
@@ -355,6 +385,17 @@ class Allocation(_Ranges):
         if hasattr(self, "handle"):
             self.card.asked(self.handle, -self.nbytes)
             _live.pop(self.handle, None)
+
+
+def _fits(size: int, room: int) -> bool:
+    """Whether a form of so many bytes takes a range like that of linear bytes."""
+    return size == room or size < room == _ENTRY
+
+
+def stands_in(form: Arrangement, nbytes: int) -> int:
+    """The bytes that move where a form takes the place and the range of so many linear bytes; 0 where it does not."""
+    room = _room(nbytes)
+    return room + form.size if form.keeps(nbytes) and _fits(form.size, room) else 0
 
 
 @lru_cache(maxsize=1 << 12)

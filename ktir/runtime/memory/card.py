@@ -37,7 +37,7 @@ _NOWHERE = -1
 
 _KEPT = 1 << 26
 """Bytes of ranges given back whose pages a card keeps for the next ones."""
-_FEW = 1 << 20
+FEW = 1 << 20
 """Bytes of a range that keeps its pages while it is taken."""
 _SPARE = 1 << 25
 """Bytes of carriers that a card keeps for programs to write."""
@@ -72,7 +72,8 @@ class Segment:
     def __init__(self, base: int, size: int) -> None:
         self.base = base
         self.size = size
-        self._memory: mmap.mmap | None = None
+        self.mapped: mmap.mmap | None = None
+        """`memory`, where that was touched."""
 
     def bytes(self, address: int, size: int) -> NDArray[np.uint8]:
         """The bytes of a range, to read and to write. Those never written are zero."""
@@ -81,16 +82,16 @@ class Segment:
     @property
     def memory(self) -> mmap.mmap:
         """The bytes of all ranges."""
-        if self._memory is None:
+        if self.mapped is None:
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-            self._memory = mmap.mmap(-1, self.size, flags=flags)
-        return self._memory
+            self.mapped = mmap.mmap(-1, self.size, flags=flags)
+        return self.mapped
 
     def drop(self, address: int, size: int) -> None:
         """Give whole pages of a range back to the host."""
         first, last = -(-(address - self.base) // _PAGE) * _PAGE, (address - self.base + size) // _PAGE * _PAGE
-        if self._memory is not None and last > first:
-            self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+        if self.mapped is not None and last > first:
+            self.mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 class Card:
@@ -122,6 +123,7 @@ class Card:
         """Linear bytes made last from another form: handle, version, and they themselves."""
         self._spare: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
         self._spare_bytes = 0
+        self._segment_bytes = segment_bytes
         self.segments = [Segment(k * segment_bytes, segment_bytes) for k in range(SEGMENTS)]
         self._tensors = Pool(hardware.of_tensors([(s.base, s.size) for s in self.segments[:-1]]))
         self._programs = Pool([(s.base, s.size) for s in self.segments[-1:]])
@@ -189,20 +191,20 @@ class Card:
         self._given_back.append((address, size))
         if address < self._first_program:
             self._statistics.ranges.append(-size)
-        if (size > _FEW or len(self._given_back) > _PENDING) and self._lock.acquire(blocking=False):
+        if (size > FEW or len(self._given_back) > _PENDING) and self._lock.acquire(blocking=False):
             try:
                 self._collect()
             finally:
                 self._lock.release()
 
     def vacate(self, address: int, size: int) -> None:
-        """The bytes of a range are not needed any more, while its address is: pages go back to the host, where they are many."""
-        if size > _FEW:
+        """The bytes of a range are not needed any more, while its address is: pages go back to the host, where they are more than `FEW`."""
+        if size > FEW:
             self._segment(address).drop(address, size)
 
     def clear(self, address: int, size: int) -> None:
         """The bytes of a range are zero from now on; pages that these fill are none of the host's until they are written again."""
-        if size > _FEW and sys.platform == "linux":  # elsewhere pages that were given back may hold what they held
+        if size > FEW and sys.platform == "linux":  # elsewhere pages that were given back may hold what they held
             segment = self._segment(address)
             segment.drop(address, size)
             first, last = address - segment.base, address - segment.base + size
@@ -224,25 +226,26 @@ class Card:
 
     def memory(self, address: int) -> tuple[mmap.mmap, int]:
         """A buffer in which the bytes at an address are, and where."""
-        segment = self._segment(address)
-        return segment.memory, address - segment.base
+        segment = self.segments[address // self._segment_bytes]
+        return segment.mapped or segment.memory, address - segment.base
 
     def record(self, kind: Kind, nbytes: int, name: str = "", *, wait: bool = False) -> None:
         """Something moves bytes: count it, and give it to the stream of this thread. name: of the program that they are. wait: until it
         is done.
         """
-        self._statistics.moved(kind, nbytes)
         self.run(moving(kind, nbytes, self.target, name), wait=wait)
 
-    def run(self, step: Step, *, wait: bool = False) -> None:
-        """A step for the stream of this thread; those who want to know are told."""
+    def run(self, *steps: Step, wait: bool = False) -> None:
+        """Steps for the stream of this thread, counted where they move bytes; those who want to know are told."""
+        self._statistics.steps.extend(steps)
         if self.observers:
-            step = step.alone()
-            for observer in self.observers:
-                observer(step)
+            steps = tuple(step.alone() for step in steps)
+            for step in steps:
+                for observer in self.observers:
+                    observer(step)
         if self.clock is process_clock:
-            monitor.note(self.index, step, self.occupied)
-        self.clock.give(current(self.index), step, wait=wait)
+            monitor.note(self.index, steps, self.occupied)
+        self.clock.give(current(self.index), *steps, wait=wait)
 
     def carrier(self, entries: int) -> NDArray[np.float32]:
         """A carrier for a program to write, with anything in it. Who asks holds `compute`."""
@@ -257,7 +260,7 @@ class Card:
         """A carrier that nobody reads any more; may be called at any time."""
         entries, lanes = carrier.shape
         room = self._spare_bytes + carrier.nbytes
-        if lanes == LANES and room <= _SPARE and carrier.itemsize == 4:
+        if entries and lanes == LANES and room <= _SPARE and carrier.itemsize == 4:
             self._spare_bytes = room
             self._spare[entries].append(carrier)
 
@@ -269,11 +272,11 @@ class Card:
             self._spare_bytes, self.unpacked = 0, None
 
     def _segment(self, address: int) -> Segment:
-        return self.segments[address // self.segments[0].size]
+        return self.segments[address // self._segment_bytes]
 
     def _just_given(self, size: int, program: bool) -> int | None:
         """The address of the range given back last, if it is one of this size."""
-        if len(self._statistics.asked) > _NOTED:
+        if len(self._statistics.asked) > _NOTED or len(self._statistics.steps) > _NOTED:
             self._statistics.settle()
         if not self._given_back:
             return None

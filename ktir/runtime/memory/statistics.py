@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktir.runtime.time.steps import MOVES, Kind
+from ktir.runtime.time.steps import MOVES, Kind, Step
 
 _SMALL = 1 << 20
 """Bytes of the largest range that counts as a small one."""
@@ -58,6 +58,8 @@ class Statistics:
         self._counts = {name: {pool: Count() for pool in _POOLS} for name in _SAME}
         self.asked: deque[int] = deque()
         """Bytes that tensors ask for; negative: of those that are gone. Not counted yet."""
+        self.steps: deque[Step] = deque()
+        """What the card has done. Not counted yet."""
         self.ranges: deque[int] = deque()
         """Bytes of ranges that are taken; negative: of those given back. Not counted yet."""
 
@@ -65,6 +67,11 @@ class Statistics:
         """Count what is noted. One thread at a time."""
         while self.asked:
             _count(self._counts["requested_bytes"], self.asked.popleft())
+        while self.steps:
+            step = self.steps.popleft()
+            if step.nbytes:
+                number, before = self.moves[step.kind]
+                self.moves[step.kind] = number + 1, before + step.nbytes
         while self.ranges:
             size = self.ranges.popleft()
             _count(self._counts["allocated_bytes"], size)
@@ -74,11 +81,6 @@ class Statistics:
     def allocated(self) -> Count:
         """Bytes of ranges."""
         return self._counts["allocated_bytes"]["all"]
-
-    def moved(self, kind: Kind, nbytes: int) -> None:
-        """A step has moved bytes."""
-        steps, before = self.moves[kind]
-        self.moves[kind] = steps + 1, before + nbytes
 
     def nested(self) -> dict[str, Any]:
         """All counts in the form of `torch.cuda.memory_stats_as_nested_dict`."""

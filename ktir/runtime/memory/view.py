@@ -87,6 +87,11 @@ def _in_bytes(view: View) -> tuple[np.dtype[Any], int, tuple[int, ...]]:
     return kind, view.offset * kind.itemsize, tuple(s * kind.itemsize for s in view.strides)
 
 
+def put_number(value: int, carrier: NDArray[np.float32]) -> None:
+    """Let a carrier have an integer by itself."""
+    _I32.pack_into(carrier.data, 0, value)
+
+
 class Arrangement:
     """A view of an allocation in a layout, which is what a form is of. By `arrangement`, the same object for the same view and layout.
 
@@ -122,20 +127,20 @@ class Arrangement:
             known = self._keeps[nbytes] = self.exact and self.view.is_all_of(nbytes)
         return known
 
-    def number(self, memory: tuple[Any, int], nbytes: int, allowed: ValueRange | None) -> NDArray[np.float32] | None:
-        """The carrier of an integer by itself, in a buffer that holds so many linear bytes from a place on; None for all else, and where it
-        is not in the range (see `pack`).
+    def number(self, memory: tuple[Any, int], nbytes: int, allowed: ValueRange | None) -> int | None:
+        """An integer by itself, in a buffer that holds so many linear bytes from a place on; None for all else, and where it is not in the
+        range (see `pack`).
         """
         allowed = allowed or self._as
         if self._number is None or allowed is None or self._at + self._number.size > nbytes:
             return None
         buffer, at = memory
         (value,) = self._number.unpack_from(buffer, at + self._at)
-        if not (_LEAST <= value <= _MOST and allowed.low <= value <= allowed.high):
-            return None
-        carrier = np.zeros((self.layout.entries, self.layout.lanes), np.float32)
-        _I32.pack_into(carrier.data, 0, value)
-        return carrier
+        return int(value) if _LEAST <= value <= _MOST and allowed.low <= value <= allowed.high else None
+
+    def has(self, carrier: NDArray[np.float32], allowed: ValueRange) -> bool:
+        """Whether the carrier of an integer by itself has one that is in the range; False for all else."""
+        return self.is_number and allowed.low <= _I32.unpack_from(carrier.data)[0] <= allowed.high
 
     def pack(self, linear: NDArray[np.uint8], carrier: NDArray[Any], name: str, allowed: ValueRange | None) -> None:
         """Elements to a carrier whose padding is zero. Raises OutOfRange for those outside of a range, by default integers that the layout

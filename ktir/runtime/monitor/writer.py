@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,14 +107,14 @@ class Monitor:
         self._told = False
         self.lock = threading.RLock()
 
-    def note(self, index: int, step: Step, memory: Callable[[], tuple[int, int]] | None = None) -> None:
-        """A card has done a step. memory: of the card, bytes now and at most."""
+    def note(self, index: int, steps: Sequence[Step], memory: Callable[[], tuple[int, int]] | None = None) -> None:
+        """A card has done steps. memory: of the card, bytes now and at most."""
         if index not in self.cards:
             self._open(index)
         card = self.cards.get(index)
         if card is not None:
             card.memory = memory or card.memory
-            card.noted.append(step)
+            card.noted.extend(steps)
 
     def write(self) -> None:
         """Write what is known at this moment."""
@@ -169,9 +169,9 @@ def monitor() -> Monitor:
     return _monitor
 
 
-def note(index: int, step: Step, memory: Callable[[], tuple[int, int]] | None = None) -> None:
+def note(index: int, steps: Sequence[Step], memory: Callable[[], tuple[int, int]] | None = None) -> None:
     """See `Monitor.note`."""
-    _monitor.note(index, step, memory)
+    _monitor.note(index, steps, memory)
 
 
 def _anew() -> None:

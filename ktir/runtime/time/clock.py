@@ -95,9 +95,10 @@ class Clock:
             made = self._made[card, high] = self._made.get((card, high), -1) + 1
         return Stream(card, (FIRST_HIGH if high else FIRST_LOW) + made % POOL)
 
-    def give(self, stream: Stream, step: Step, *, wait: bool = False) -> None:
-        """The host gives a step. wait: until it is done."""
-        self._given.append((stream, step))
+    def give(self, stream: Stream, *steps: Step, wait: bool = False) -> None:
+        """The host gives steps. wait: until they are done."""
+        for step in steps:
+            self._given.append((stream, step))
         if wait:
             self.finish(self.record(stream))
         elif len(self._given) >= _BATCH:

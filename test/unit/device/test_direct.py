@@ -15,6 +15,7 @@ from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
 from ktir.runtime.device import Binding
 from ktir.runtime.kernel import Kernel
+from ktir.runtime.memory.allocation import Allocation
 from ktir.runtime.memory.card import card
 from ktir.runtime.prepared import Prepared
 
@@ -100,19 +101,46 @@ def test_a_steady_launch_looks_for_what_has_changed_alone(on_chip: None, monkeyp
         looked.append(self.argument.dtype)
         return plain(self, allocation)
 
+    number = Allocation.number
+
+    def noted_number(self: Allocation, wanted: Any, *rest: Any) -> Any:
+        looked.append(wanted.view.dtype)
+        return number(self, wanted, *rest)
+
     monkeypatch.setattr(Binding, "read", noted)
+    monkeypatch.setattr(Allocation, "number", noted_number)
     compiled(x, y, n)
     assert not looked
     before = allocation_of(n).forms
     place = next(iter(before.values())).address
     n.copy_(torch.tensor([4]))
     assert torch.equal(compiled(x, y, n).cpu(), numbers * 5 + numbers * 4)
-    assert looked == ["int32"]
+    assert looked == ["int64"]
     assert [f.address for f in allocation_of(n).forms.values()] == [place]  # no other one for the program
     y.copy_(numbers + 1)
     assert torch.equal(compiled(x, y, n).cpu(), numbers * 5 + (numbers + 1) * 4)
     assert torch.equal(compiled(y.clone(), y, n).cpu(), (numbers + 1) * 5 + (numbers + 1) * 4)
     assert len(looked) == 3
+
+
+def test_numbers_of_the_host_by_turns(on_chip: None) -> None:
+    """Numbers that come anew, in tensors that take turns, and a program between that writes one: each is a relayout."""
+    numbers = rows().round()
+    x, own = numbers.to("spyre"), [torch.tensor(k).to("spyre") for k in (3, 7)]
+    compiled, next_one = torch.compile(lambda x, n: x * n, fullgraph=True), torch.compile(lambda n: n.add_(1), fullgraph=True)
+    value = [3, 7]
+    for k in range(5 * CALLS):
+        n = k % 3 % 2
+        if k % 5:
+            value[n] = k - 9
+            own[n].copy_(torch.tensor(value[n]))
+        elif k % 2:
+            value[n] += 1
+            next_one(own[n])
+        before = card().statistics.moves["Relayout"]
+        assert torch.equal(compiled(x, own[n]).cpu(), numbers * value[n])
+        assert not k % 5 or k < CALLS or card().statistics.moves["Relayout"][0] == before[0] + 1
+        assert int(own[n].cpu()) == value[n]
 
 
 def test_a_steady_launch_that_fails(on_chip: None) -> None:
