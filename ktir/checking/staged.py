@@ -67,9 +67,11 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
 
 
 def _at(memory: Mapping[Any, np.ndarray], place: Place) -> np.ndarray:
-    if place.key not in memory:
-        raise KtirError(f"the kernel has memory at address {place.offset}, but nothing is given for {place.name}")
-    return memory[place.key]
+    found = [memory[key] for key in place.keys if key in memory]
+    if len(found) != 1:
+        given = "two arrays are" if found else "nothing is"
+        raise KtirError(f"the kernel has memory at address {place.offset}, but {given} given for {place.name}")
+    return found[0]
 
 
 def _as_declared(array: np.ndarray, host: HostTensor, name: str) -> np.ndarray:

@@ -204,10 +204,11 @@ def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, in
 
 def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:
     """No two arrays may lie over each other."""
-    spans = sorted((s, t, o * ELEMENT_BYTES[e], (o + n) * ELEMENT_BYTES[e]) for s, t, o, _, e, n in placed)
+    spans = sorted((s, t, o * ELEMENT_BYTES[e], (o + n) * ELEMENT_BYTES[e], f"{o} of {n} {e}") for s, t, o, _, e, n in placed)
     for a, b in itertools.pairwise(spans):
         if a[:2] == b[:2] and b[2] < a[3]:
-            raise KtirError(f"two arrays share byte {b[2]} of {'global memory' if a[0] == 'global' else f'LX of tile {a[1]}'}")
+            where = "global memory" if a[0] == "global" else f"LX of tile {a[1]}"
+            raise KtirError(f"two arrays share byte {b[2]} of {where}: those at {a[4]} and at {b[4]} elements")
 
 
 def _describe(function: Function, i: int, parameter: Argument, value: Any, arrays: list[NDArray[Any]]) -> tuple[Any, ...]:

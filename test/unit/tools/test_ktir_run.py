@@ -97,8 +97,14 @@ def test_arrays_at_addresses_on_the_machine(tmp_path: Path, capsys: pytest.Captu
     assert run(str(source), "--mem=global:8=iota", "--mem=global:16=zeros", "--engine=spyre", f"--out=@{there}") == 0
     with np.load(here) as a, np.load(there) as b:
         assert a["global:16"].tolist() == b["global:16"].tolist() == [0, 2, 4, 6]
+    typed = ("--mem=global:8:f16=iota", "--mem=global:16=zeros", "--engine=spyre", f"--out=@{there}")
+    assert run(str(source), *typed) == 0
+    with np.load(there) as b:
+        assert b["global:16"].tolist() == [0, 2, 4, 6]
     assert run(str(source), "--mem=global:8=iota", "--engine=spyre") == 2
     assert "the kernel has memory at address 16, but nothing is given for global:16" in capsys.readouterr().err
+    assert run(str(source), *typed, "--mem=global:8=iota") == 2
+    assert "the kernel has memory at address 8, but two arrays are given for global:8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shape", [(4, 64), (256,), (300,)])
