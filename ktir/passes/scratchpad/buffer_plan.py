@@ -197,7 +197,7 @@ class BufferPlan:
     def _extend(self, block: ir.Block, loops: list[ir.Operation]) -> None:
         for view in block.operations:
             op = view.operation
-            for operand in (contribution(op),) if is_a(op, ktdp.InterTileProduceOp) else op.operands:
+            for operand in _read(op):
                 root = self.root(operand)
                 buffer = self.buffers.get(root)
                 if buffer is None:
@@ -211,6 +211,11 @@ class BufferPlan:
                     buffer.moved = "stored"
             if is_a(op, scf.ForOp):
                 self._extend(op.regions[0].blocks[0], [*loops, op])
+
+
+def _read(op: ir.Operation) -> list[ir.Value]:
+    """What an op reads; a contribution is sent where it is consumed, while others arrive."""
+    return [contribution(op.operands[0].owner)] if is_a(op, ktdp.InterTileConsumeOp) else list(op.operands)
 
 
 def is_filled(empty: ir.Operation) -> bool:
