@@ -127,13 +127,14 @@ def _nested(x: F32, first: int) -> bool:
 
 
 def _add_blocks(out: F32, sums: F32) -> None:
-    """Add the blocks [.., blocks, M, N] to out [.., M.., N] one after the other."""
-    count = sums.shape[-3]
+    """Add the blocks [.., blocks, M, N] to out [.., M.., N] one after the other; along leading axes sums may repeat."""
+    count, apart = sums.shape[-3], sums.shape[:-3]
+    shape = (*apart, *out.shape[len(apart) :])
     if count < _FEW:
         for i in range(count):
-            np.add(out, sums[..., i, :, :].reshape(out.shape), out=out)
+            np.add(out, sums[..., i, :, :].reshape(shape), out=out)
         return
     terms = np.empty((count + 1, *out.shape), np.float32)
     terms[0] = out
-    terms[1:] = np.moveaxis(sums, -3, 0).reshape(count, *out.shape)
+    terms[1:] = np.moveaxis(sums, -3, 0).reshape(count, *shape)
     np.copyto(out, sum_in_order(terms, 0))

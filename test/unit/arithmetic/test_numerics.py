@@ -262,7 +262,8 @@ def test_matmul_machine(lead_a, lead_b, m, k, n):
     rng = np.random.default_rng(m + k + n)
     a = num.round_f16(rng.standard_normal((*lead_a, m, k)).astype(np.float32))
     b = num.round_f16(rng.standard_normal((*lead_b, k, n)).astype(np.float32))
-    for lead in ((), np.broadcast_shapes(lead_a, lead_b)):
+    both = np.broadcast_shapes(lead_a, lead_b)
+    for lead in ((), both, (2, *both)):  # with an axis along which neither operand changes
         acc = rng.standard_normal((*lead, m, n)).astype(np.float32)
         kept = acc.copy()
         same_bits(matmul_machine(a, b, acc), oracle_matmul(a, b, acc))
