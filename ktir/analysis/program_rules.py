@@ -41,8 +41,10 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
             rule = RULES.get(op.name)
             if rule is not None:
                 yield from faults_of([op], lambda op, rule=rule, grid=grid: rule(op, grid))
-            elif is_a(op, linalg.GenericOp) and formed:
-                yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
+            elif is_a(op, linalg.GenericOp):
+                yield from faults_of([op], _generic)
+                if formed:
+                    yield from faults_of([op], lambda op, f=f: _rows(op, f.operation))
             elif is_a(op, func.CallOp):
                 calls[name].append(op)
         yield from _views(f.operation)
@@ -124,6 +126,14 @@ def _groups(op: ir.Operation, grid: tuple[int, ...] | None) -> None:
     groups: Any = op.results[0].type
     if tile_sets.groups(groups.groups) is None:
         raise Broken(f"expects groups that constants bound on both sides, fewer than {tile_sets.MOST_TILES}, but got '{groups.groups}'")
+
+
+def _generic(op: ir.Operation) -> None:
+    """Each element of a result is written once."""
+    from ktir.dialects.structured import overwritten
+
+    if (wrong := overwritten(op)) is not None:
+        raise Broken(wrong)
 
 
 def _rows(op: ir.Operation, kernel: ir.Operation) -> None:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ SUM_OF_TWO = "vector.reduction"
 """What ends that of a contraction of elements that are two each."""
 INTEGER_PRODUCTS = ["arith.muli", "arith.addi"]
 """The body of a sum of products of integers."""
+_DIMS = re.compile(r"\bd(\d+)")
 
 
 def _extension(type_: ir.Type) -> str:
@@ -303,6 +305,20 @@ def loop_extents(op: ir.Operation, shapes: Sequence[Sequence[int]] | None = None
             if isinstance(result, ir.AffineDimExpr):
                 extents[ir.AffineDimExpr(result).position] = size
     return extents
+
+
+def overwritten(op: ir.Operation) -> str | None:
+    """What is wrong with a generic of which all trips of a parallel loop write one element, so that no order says which one is left."""
+    parallel = [loop for loop, kind in enumerate(ir.ArrayAttr(op.attributes["iterator_types"])) if "parallel" in str(kind)]
+    for written in maps_of(op)[len(op.operands) - len(op.results) :]:
+        walked = {int(dim) for dim in _DIMS.findall(", ".join(map(str, written.results)))}
+        if len(walked) < len(parallel):
+            shapes = [list(v.type.shape) if isinstance(v.type, ir.RankedTensorType) else [] for v in op.operands]
+            extents = loop_extents(op, shapes)
+            loop = next((loop for loop in parallel if loop not in walked and extents[loop] != 1), None)
+            if loop is not None:
+                return f"has the parallel loop d{loop}, all trips of which write the same element of a result; a 'reduction' has an order"
+    return None
 
 
 def affine_map(loops: int, results: Sequence[int | None]) -> ir.AffineMap:

@@ -16,6 +16,7 @@ import numpy as np
 from ktir import config
 from ktir.analysis.calls import argument_attributes, callee, calls_of, functions_of, put_numbers, set_arguments
 from ktir.analysis.interface.parameters import Parameter, argument_names, functions, parameters, roots
+from ktir.analysis.program_rules import check_module
 from ktir.assembly import parse_module, print_module
 from ktir.assembly.names import TextNames
 from ktir.context import context
@@ -202,6 +203,7 @@ def source_of(kernel: Any) -> Source:
         raise KtirError(f"cannot read '{kernel}': {error}") from None
     with context():
         module = parse_module(content, str(kernel))
+        check_module(module)
         name = _root(module, str(kernel))
         found, _ = parameters(module, name, names=argument_names(functions(module)[name], TextNames(content), str(kernel)))
     return OfFile(str(kernel), content, name, tuple(p.name for p in found))

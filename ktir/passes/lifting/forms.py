@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import COMBINERS, SUM_OF_PRODUCTS, maps_of
+from ktir.dialects.structured import COMBINERS, SUM_OF_PRODUCTS, maps_of, overwritten
 from ktir.dialects.vector_kinds import is_scalar_op
 from ktir.mlir import arith, ir, is_a, linalg, named
 from ktir.target import is_half
@@ -81,6 +81,8 @@ def form_of(op: ir.Operation) -> Form | None:
     rank = len(shape_of(op.results[0]))
     reduced: frozenset[int] = frozenset()
     if is_a(op, linalg.GenericOp):
+        if (wrong := overwritten(op)) is not None:
+            raise refused(op, wrong)
         kinds = ir.ArrayAttr(op.attributes["iterator_types"])
         reduced = frozenset(i for i, kind in enumerate(kinds) if "reduction" in str(kind))
         walks = [_walk(m, op) for m in maps_of(op)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ktir.diagnostics import refused
-from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of
+from ktir.dialects.structured import COMBINERS, IDENTITY, maps_of, overwritten
 from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
 from ktir.passes.flat.integers.intervals import I32, width_of
 from ktir.passes.pinning.matmuls.contraction import contraction
@@ -287,6 +287,8 @@ def _generic(op: ir.Operation, values: Values) -> Value | Undefined:
         raise refused(op, "is not pinned yet")
     block, rank = op.regions[0].blocks[0], len(_shape(op.results[0]))
     if "iterator_types" in op.attributes:
+        if (wrong := overwritten(op)) is not None:
+            raise refused(op, wrong)
         iterators = ["reduction" in str(i) for i in ir.ArrayAttr(op.attributes["iterator_types"])]
         maps = maps_of(op)
     else:

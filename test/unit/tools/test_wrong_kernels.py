@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from ktir.assembly import parse_module
 from ktir.context import context
 from ktir.diagnostics import KtirError, verify
 from ktir.emulator.reference import execute
+from ktir.lowering.compile import compile_logical
+from ktir.mlir import ir
 from ktir.passes.general.ktir_check_legality import refuse_illegal_exchanges
 from ktir.tools import ktir_run
 from ktir.tools.shared.input import checked
@@ -103,6 +106,28 @@ def test_each_mistake_is_said_at_its_line(kernel: str) -> None:
             continue
         wrong.append(f"{mistake.new!r}: accepted")
     assert not wrong, "\n".join(wrong)
+
+
+def in_no_order() -> str:
+    """The softmax with its sum as a generic, whose reduced loop is said to be parallel."""
+    maps = "indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r)>]"
+    body = "{ ^bb0(%in: f32, %out: f32): %both = arith.addf %out, %in : f32 linalg.yield %both : f32 } -> tensor<5xf32>"
+    named = "linalg.reduce { arith.addf } ins(%e : tensor<5x100xf32>) outs(%nothing : tensor<5xf32>) dimensions = [1]"
+    generic = f'linalg.generic {{{maps}, iterator_types = ["parallel", "parallel"]}} ins(%e : tensor<5x100xf32>)'
+    return SOFTMAX.read_text().replace(named, f"{generic} outs(%nothing : tensor<5xf32>) {body}")
+
+
+@pytest.mark.parametrize("way", ["pin", "lift", "executor"])
+def test_what_is_written_in_no_order_is_refused(way: Any) -> None:
+    """What no order says is no value: also where no tool has looked at the module before."""
+    said = r"^kernel\.mlir:54:12: error: 'linalg.generic' op has the parallel loop d1, all trips of which write the same element of a result"
+    with context(), ir.Location.unknown(), pytest.raises(KtirError, match=said):
+        if way == "executor":
+            execute(in_no_order(), None, arguments("softmax"), source=FILE)
+        else:
+            compile_logical(parse_module(in_no_order(), FILE), way=way)
+    with context(), pytest.raises(KtirError, match=said):
+        checked(parse_module(in_no_order(), FILE))
 
 
 def test_a_static_dim_of_a_masked_view_does_not_clip_on_the_chip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ktir.diagnostics import KtirError
+from ktir.dialects.structured import overwritten
 from ktir.emulator.reference.compile.op_reader import OpReader
 from ktir.emulator.reference.compile.program import Action
 from ktir.emulator.reference.compile.registry import executes, scalar
@@ -76,6 +78,8 @@ def _given_maps(op: OpReader) -> list[IndexMap] | None:
 def _generic(op: OpReader) -> Action:
     maps = _given_maps(op)
     assert maps is not None
+    if (wrong := overwritten(op.op)) is not None:
+        raise KtirError(f"{op.where} {wrong}", op.where.location)
     reduced = ["reduction" in str(i) for i in ir.ArrayAttr(op.attribute("iterator_types"))]
     return structured_op(op, maps, reduced, _input_count(op))
 
