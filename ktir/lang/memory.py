@@ -75,7 +75,12 @@ class Memory(Shaped, NDArrayOperatorsMixin):
             starts = [self._trace.index(p.start) for p in parts if isinstance(p, Part)]
             self._trace.origins[value] = (self._view(self.shape, [None] * self.ndim, 0), starts)
         tile = Tile.of(self._trace, value, self.dtype)
-        return tile if dims == list(range(len(shape))) and tuple(shape) == tile.shape else tile._view(shape, lambda d: dims[d])
+        if dims == list(range(len(shape))) and tuple(shape) == tile.shape:
+            return tile
+        own = [d for d in range(len(extents)) if dims[d] is not None]
+        if [dims[d] for d in own] == list(range(len(shape))):  # without dims of one position alone
+            return tile[tuple(slice(None) if d in own else 0 for d in range(len(extents)))]
+        return tile._view(shape, lambda d: dims[d])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         parts = self._parts(key)

@@ -38,6 +38,7 @@ class Tile(Derived, NDArrayOperatorsMixin):
 
     def __init__(self, build: Builder, shape: Sequence[int], dtype: Any, read: Callable[[], Placed], cell: Cell | None = None) -> None:
         self._build, self._read, self._cell = build, read, cell
+        self._part: tuple[Tile, Any] | None = None  # of which tile it is a part, and by which key
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
     @classmethod
@@ -100,6 +101,11 @@ class Tile(Derived, NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Tile:
+        found = self._taken(key)
+        found._part = self, key
+        return found
+
+    def _taken(self, key: Any) -> Tile:
         begin, extents, kept, shape = static_part(self.shape, key)
         if all(b == 0 for b in begin) and extents == self.shape:
             return self._view(shape, lambda d: kept.index(d) if d in kept else None)
@@ -117,6 +123,12 @@ class Tile(Derived, NDArrayOperatorsMixin):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         begin, extents, kept, shape = static_part(self.shape, key)
+        if isinstance(value, Tile) and value._part is not None and value._part[0] is self:
+            if static_part(self.shape, value._part[1]) == (begin, extents, kept, shape):
+                return  # `t[..] += v` puts the part, which has changed in place, where it is
+        if self._cell is None and self._part is not None and extents == self.shape and shape == self.shape:
+            self._part[0][self._part[1]] = value
+            return
         owner = self._owner()
         tile = as_tile(self._build, value, self.dtype)
         new = tile._placed_in(shape, extents, kept, self.dtype)

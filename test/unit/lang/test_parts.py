@@ -127,3 +127,30 @@ def test_lanes_do_not_move() -> None:
 
     with pytest.raises(Exception, match="inside of a stick of what is computed, and no instruction moves lanes"):
         lang.kernel(moved).using(on="chip", grid=1)(np.ones((64, 64), np.float16), np.zeros((64, 30), np.float16))
+
+
+@lang.kernel
+def changed_parts(x, y):
+    total = lang.zeros((4, x.shape[1]))
+    for i in lang.range(x.shape[0]):
+        total[...] += x[i]
+        total[1] += x[i] * 2
+        total[2:4] -= x[i]
+        total[2:4, :64] *= 2
+        total[0][...] += 1
+    first = total[0:2]
+    first += 1
+    row = x[0]
+    row *= 3
+    y[:4] = total
+    y[4] = row
+
+
+@pytest.mark.parametrize("on", ["executor", "chip"])
+def test_parts_of_tiles_change_in_place(on: Any) -> None:
+    """A part is a view, as NumPy's are: what is added to it is added to the tile; what was loaded is a copy."""
+    x = np.arange(5 * 128, dtype=np.float32).reshape(5, 128) % 11
+    wanted, found = np.zeros((2, 5, 128), np.float32)
+    changed_parts[1].using(on="numpy")(x, wanted)
+    changed_parts[1].using(on=on)(x, found)
+    assert np.array_equal(found, wanted)
