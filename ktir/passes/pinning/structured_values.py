@@ -22,6 +22,7 @@ from ktir.passes.pinning.values.elements import (
 )
 from ktir.passes.pinning.values.narrowed import applied, held_as, interval, is_wide, literal, wrapped
 from ktir.passes.pinning.values.parts import inserted, part_of, position, together
+from ktir.passes.pinning.values.places import MOST_PIECES
 from ktir.passes.pinning.values.tensors import (
     Made,
     Shared,
@@ -201,7 +202,7 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     own = ir.RankedTensorType(result.type).element_type
     type_ = i32_type() if _fits(source, source.shape[dim], combine) else held_as(own)
     total: Element
-    if choose_stick(source, dim) == dim:
+    if choose_stick(source, dim) == dim and not _moves_less_by_rows(source, dim):
         made = reduction(source, dim, combine, type_, op)
         over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
         walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
@@ -221,11 +222,24 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     return Value(_shape(result), wrapped(total, width_of(own) or 32) if held_as(own) != own else total)
 
 
+_FULL, _FEW = 8, 8
+"""Lanes of a stick that pay for its row, and positions that are combined one by one."""
+
+
+def _moves_less_by_rows(source: Value, dim: int) -> bool:
+    """Whether a dim that may lie in the sticks had better not: with an inner one there, whole sticks are moved and combined, while memory
+    would give the lanes of one element by element."""
+    inner = next(d for d in reversed(range(len(source.shape))) if source.shape[d] != 1 or d == dim)
+    if inner <= dim or source.shape[inner] < _FULL or choose_stick(source, inner) != inner:
+        return False
+    return prod(n for d, n in enumerate(source.shape) if d < dim) <= MOST_PIECES or source.shape[dim] <= _FEW
+
+
 def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
     """What `combine` makes of a value along a dim that cannot lie in the sticks, in the order of the lanes of one."""
     count, shape = source.shape[dim], _shape(op.results[0])
-    if count > LANES:
-        return _over_many_rows(op, source, dim, kept, combine, type_)
+    if count > LANES or (count > _FEW and all(n == 1 for n in source.shape[:dim])):
+        return _by_halves(op, source, dim, kept, combine, type_)
     places = {d: kept.get(d) for d in range(len(source.shape))}
     lanes = [position(source.element, dim, k, op).moved(places) for k in range(count)]
 
@@ -241,8 +255,8 @@ def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int
     return both(of_type(type_, identity), lanes[0])  # lanes begin so: a sum is never -0
 
 
-def _over_many_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
-    """The same of more rows than lanes: blocks of as many are combined, one after the other, and then halves of what that gives."""
+def _by_halves(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
+    """The same of many rows: blocks of as many as a stick has lanes are combined, one after the other, and then halves of what that gives."""
     wanted = next((d for d in reversed(range(len(source.shape))) if d != dim and source.shape[d] != 1), None)
     identity = of_type(type_, IDENTITY[COMBINERS[combine.name]])
 
@@ -253,18 +267,22 @@ def _over_many_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int
         stick = choose_stick(value, wanted)
         return Value(shape, Leaf(type_, Made(pointwise(value, stick, op), shape, stick), tuple(range(len(shape)))))
 
-    total = made(LANES, Apply(type_, combine, (identity, part_of(source, dim, 0, LANES, op).element)))
+    def added(total: Value, to: int, block: Value) -> Value:
+        """`total`, whose first rows, `to` at most, are combined with those of a block."""
+        rows = block.shape[dim]
+        first = made(rows, Apply(type_, combine, (part_of(total, dim, 0, rows, op).element, block.element)))
+        rest = [part_of(total, dim, rows, to - rows, op)] if rows < to else []
+        return together([first, *rest], dim, tuple(to if d == dim else n for d, n in enumerate(source.shape)), op)
+
+    count = min(LANES, source.shape[dim])
+    total = made(count, Apply(type_, combine, (identity, part_of(source, dim, 0, count, op).element)))
     for first in range(LANES, source.shape[dim], LANES):
-        rows = min(LANES, source.shape[dim] - first)
-        block = part_of(source, dim, first, rows, op)
-        added = made(rows, Apply(type_, combine, (part_of(total, dim, 0, rows, op).element, block.element)))
-        rest = [part_of(total, dim, rows, LANES - rows, op)] if rows < LANES else []
-        total = together([added, *rest], dim, total.shape, op)
+        total = added(total, LANES, part_of(source, dim, first, min(LANES, source.shape[dim] - first), op))
     width = LANES
     while width > 1:
         width //= 2
-        halves = (part_of(total, dim, first, width, op).element for first in (0, width))
-        total = made(width, Apply(type_, combine, tuple(halves)))
+        if total.shape[dim] > width:  # the lanes that there are not leave the others as they are
+            total = added(total, width, part_of(total, dim, width, total.shape[dim] - width, op))
     return total.element.moved({d: kept.get(d) for d in range(len(source.shape))})
 
 

@@ -178,9 +178,12 @@ class Made:
     stick: int | None
 
     def physical(self, stick: int | None, rows: Rows, op: ir.Operation) -> ir.Value:
-        own = [d for _, d in rows if d is not None]
-        if stick != self.stick or own != [d for d in rows_of(self.shape, self.stick) if own]:
+        own, made = [d for _, d in rows if d is not None], list(rows_of(self.shape, self.stick))
+        if stick != self.stick or sorted(own) != [d for d in made if own]:
             raise refused(op, "reads a tensor that was made with other dims in its sticks and rows, which is not pinned yet")
+        if own != sorted(own):
+            walked = dict(zip(own, made, strict=True))
+            return self._ordered(own, op).physical(stick, tuple((n, None if d is None else walked[d]) for n, d in rows), op)
         if len(own) != len(rows):
             return self._spread(rows, op)
         type_ = ir.RankedTensorType(self.value.type)
@@ -189,6 +192,25 @@ class Made:
             return self.value
         row = ir.RankedTensorType.get(shape, type_.element_type)  # a row that a loop updates has a second one beside it
         return tensor.ExtractSliceOp(row, self.value, [], [], [], [0, 0, 0], shape, [1, 1, 1]).result
+
+    def _ordered(self, own: list[int], op: ir.Operation) -> Made:
+        """The same with rows that walk its dims in this order, at the insertion point."""
+        made = rows_of(self.shape, self.stick)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(reversed(own), reversed(made), strict=True))))
+        outer, count = own[: len(own) - same], prod(self.shape[d] for d in own[len(own) - same :])
+        if prod(self.shape[d] for d in outer) > MOST_PIECES:
+            raise refused(op, f"reads rows of a tensor in another order, from more than {MOST_PIECES} places, which is not pinned yet")
+        shape, steps = list(self.shape), {d: prod(self.shape[e] for e in made if e > d) for d in made}
+        for d, walked in zip(own, made, strict=True):
+            shape[walked] = self.shape[d]
+
+        def pieces() -> Iterator[tuple[int, int, ir.Value]]:
+            for k, index in enumerate(product(*(range(self.shape[d]) for d in outer))):
+                at = sum(i * steps[d] for d, i in zip(outer, index, strict=True))
+                yield from ((0, k * count + row, copied(piece)) for row, piece in runs(self.value, at, count))
+
+        whole = assembled(pieces(), ir.RankedTensorType(self.value.type).element_type, tuple(shape), self.stick)
+        return Made(whole, tuple(shape), self.stick)
 
     def _spread(self, rows: Rows, op: ir.Operation) -> ir.Value:
         """Its rows along dims that it lacks, at the insertion point."""
