@@ -256,7 +256,7 @@ def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int
 
 
 def _by_halves(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int], combine: ir.Operation, type_: ir.Type) -> Element:
-    """The same of many rows: blocks of as many as a stick has lanes are combined, one after the other, and then halves of what that gives."""
+    """The same of many rows: blocks of as many as a stick has lanes are combined in order, and then halves of what that gives."""
     wanted = next((d for d in reversed(range(len(source.shape))) if d != dim and source.shape[d] != 1), None)
     identity = of_type(type_, IDENTITY[COMBINERS[combine.name]])
 

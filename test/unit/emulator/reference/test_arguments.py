@@ -168,7 +168,8 @@ def test_places():
     refused(text, "C-contiguous", [], memory={("global", 64): random_f16(8)[::2]})
     refused(text, "expects an array of a float or integer type, but got list", [], memory={("global", 64): [1.0]})
     refused(text, "shares a part", [], memory={("global", 64): x, ("global", 512): x[:2]})
-    refused(text, "two arrays share byte 130 of global memory: those at 64 of 4 f16 and at 65 of 4 f16 elements", [], memory={("global", 64): x, ("global", 65): x.copy()})
+    both = "two arrays share byte 130 of global memory: those at 64 of 4 f16 and at 65 of 4 f16 elements"
+    refused(text, both, [], memory={("global", 64): x, ("global", 65): x.copy()})
     x.flags.writeable = False
     refused(text, "memory at an address of 'kernel' is written, but the array is read-only", [], memory={("global", 64): x})
 

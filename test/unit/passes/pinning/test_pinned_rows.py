@@ -1,4 +1,4 @@
-"""Reductions along dims that had better not lie in the sticks, and tensors whose rows are read in another order: bits, and a sum in float64."""
+"""Reductions along dims that had better not lie in the sticks, and rows that are read in another order: bits, and values in float64."""
 
 from __future__ import annotations
 
