@@ -15,7 +15,7 @@ from ktir.diagnostics import KtirError
 from ktir.emulator.reference.tape.values import CARRIERS
 from ktir.roles import OWN_ROLES
 
-__all__ = ["DTYPES", "FLOATS", "array_of", "fill", "generate", "generate_all", "number", "readable"]
+__all__ = ["DTYPES", "FLOATS", "array_of", "fill", "generate", "generate_all", "number", "places_of", "readable"]
 
 DTYPES: dict[str, str] = {
     "f16": "float16",
@@ -38,6 +38,11 @@ FLOATS = frozenset(e for e in DTYPES if np.issubdtype(CARRIERS[e], np.floating))
 _BITS = ("bf16", "dl16", "f8E4M3FN", "f8E5M2")
 _INTEGERS_BELOW = 8
 """Integers whose use is not known are small and not negative: they may be counts, lengths or indices."""
+
+
+def places_of(place: Place) -> set[tuple[str, int] | tuple[str, int, str]]:
+    """All ways to say where memory is: its type may stand there also where no other memory begins at the same number."""
+    return {place.key, ("global", place.offset, place.element)}
 
 
 def array_of(values: NDArray[Any], element: str) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ktir.analysis.calls import argument_attributes, functions_of, root_of, text_attribute
 from ktir.analysis.interface.parameters import Parameter, Place, parameters, roots
+from ktir.checking.inputs import places_of
 from ktir.checking.levels import run_device_level
 from ktir.diagnostics import KtirError, location_text
 from ktir.dialects.module_level import KTIR_LEVELS, Level
@@ -67,7 +68,7 @@ def host_parameters(module: ir.Module) -> list[Parameter] | None:
 
 
 def _at(memory: Mapping[Any, np.ndarray], place: Place) -> np.ndarray:
-    found = [memory[key] for key in place.keys if key in memory]
+    found = [memory[key] for key in places_of(place) if key in memory]
     if len(found) != 1:
         given = "two arrays are" if found else "nothing is"
         raise KtirError(f"the kernel has memory at address {place.offset}, but {given} given for {place.name}")

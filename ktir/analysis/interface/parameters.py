@@ -89,11 +89,6 @@ class Place:
         return ("global", self.offset, self.element) if self.is_shared_number else ("global", self.offset)
 
     @property
-    def keys(self) -> set[tuple[str, int] | tuple[str, int, str]]:
-        """All ways to say where it is: the type may stand there also where no other memory begins at this number."""
-        return {self.key, ("global", self.offset, self.element)}
-
-    @property
     def name(self) -> str:
         return ":".join(map(str, self.key))
 

@@ -127,7 +127,7 @@ def match_arguments(
     missing = [p for p, v in zip(found, values, strict=True) if v is None and p.role not in OWN_ROLES]
     laid: dict[Address, NDArray[Any]] = {}
     elements: dict[str, str | None] = {p.name: p.element for p in found}
-    at = {key: p for p in places for key in p.keys}
+    at = {key: p for p in places for key in inputs.places_of(p)}
     for name, value in memory.items():
         place = address("mem", name)
         known = at.get(place)  # type: ignore[call-overload]  # a key of another form is not there
