@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 ORDER = ("no code", "chip", "copied", "executor", "PyTorch", "untraced", "fails", "wrong", "crashes")
@@ -29,26 +29,27 @@ def page(results: Sequence[dict[str, Any]], engine: str = "spyre") -> str:
     lines += [*_reasons(results), "", "## By operator", "", f"| operator | {' | '.join(DTYPES)} | why |", "|---" * (len(DTYPES) + 2) + "|"]
     for name, found in sorted(by_name.items()):
         cells = [_cell(found.get(d)) for d in DTYPES]
-        why = next((t for r in found.values() for w in reversed(ORDER) if (t := r["reasons"].get(w))), "")
-        lines.append(f"| `{name}` | {' | '.join(cells)} | {_plain(_short(why))} |")
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {_plain(_short(_why(found.values())))} |")
     return "\n".join(lines) + "\n"
 
 
 def updated(text: str, results: Sequence[dict[str, Any]]) -> str:
-    """A page with the cells of some variants and types anew, and how many there are of each outcome. Raises ValueError for a variant, or a
-    pair of variant and type, that the page has not."""
+    """A page with the cells of some variants and types anew, and how many there are of each outcome; of a type that is there as a whole how
+    many samples, too. Raises ValueError for a variant, or a pair of variant and type, that the page has not."""
     lines = text.split("\n")
     at = {line.split("|")[1].strip().strip("`"): i for i, line in enumerate(lines) if line.startswith("| ")}
     for result in results:
         if result["name"] not in at:
             raise ValueError(f"the page has no variant {result['name']}")
         cells, column = lines[at[result["name"]]].split(" | "), 1 + DTYPES.index(result["dtype"])
-        before = next((o for o in ORDER if cells[column].startswith(o)), None)
+        before = next((o for o in (*ORDER, "empty") if cells[column].startswith(o)), None)
         if before is None:
             raise ValueError(f"the page has no {result['dtype']} of {result['name']}")
         cells[column] = _cell(result)
         if all(c.split(" ")[0] in ("", "no", "chip") for c in cells[1 : 1 + len(DTYPES)]):
             cells[-1] = " |"
+        elif why := _why([result]):
+            cells[-1] = f"{_plain(_short(why))} |"
         lines[at[result["name"]]] = " | ".join(cells)
         for outcome, more in ((before, -1), (worst(result), 1)):
             if _NAMES[outcome] not in at:
@@ -58,7 +59,23 @@ def updated(text: str, results: Sequence[dict[str, Any]]) -> str:
             counts[-1] = last
             counts[column] = str(int(counts[column]) + more)
             lines[at[_NAMES[outcome]]] = " | ".join(counts) + " |" * end
+    rows = [line.split(" | ") for line in lines if line.startswith("| `")]
+    totals, samples = lines[at[_SAMPLES]].removesuffix(" |").split(" | "), _samples(results)
+    for column, dtype in enumerate(DTYPES, 1):
+        if sum(r["dtype"] == dtype for r in results) == sum(bool(row[column]) for row in rows):
+            totals[column] = str(samples[dtype])
+    lines[at[_SAMPLES]] = " | ".join(totals) + " |"
     return "\n".join(lines)
+
+
+def _samples(results: Sequence[dict[str, Any]]) -> Counter[str]:
+    """How many there are of each type."""
+    return Counter({d: sum(sum(r["counts"].values()) for r in results if r["dtype"] == d) for d in DTYPES})
+
+
+def _why(results: Iterable[dict[str, Any]]) -> str:
+    """The first reason of the worst outcome of the first result that has one."""
+    return next((t for r in results for w in reversed(ORDER) if (t := r["reasons"].get(w))), "")
 
 
 def _totals(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -67,8 +84,8 @@ def _totals(results: Sequence[dict[str, Any]]) -> list[str]:
     for outcome in (*ORDER, "empty"):
         if any(counts[outcome, d] for d in DTYPES) or outcome in ("wrong", "crashes"):
             lines.append(f"| {_NAMES[outcome]} | {' | '.join(str(counts[outcome, d]) for d in DTYPES)} |")
-    samples = Counter({d: sum(sum(r["counts"].values()) for r in results if r["dtype"] == d) for d in DTYPES})
-    lines.append(f"| samples in all | {' | '.join(str(samples[d]) for d in DTYPES)} |")
+    samples = _samples(results)
+    lines.append(f"| {_SAMPLES} | {' | '.join(str(samples[d]) for d in DTYPES)} |")
     return lines
 
 
@@ -106,6 +123,7 @@ def _plain(text: str) -> str:
     return re.sub(r"([|<>*_`\[\]])", r"\\\1", text.replace("\\", "\\\\"))[:220]
 
 
+_SAMPLES = "samples in all"
 _NAMES = {
     "no code": "no code: the result is a part of the inputs or empty, there is nothing to compile",
     "chip": "**chip**: every sample runs wholly on the emulated chip",

@@ -161,6 +161,9 @@ def test_parts_of_the_page_are_written_anew() -> None:
     others = [*kept, result("mul", "bool", {"PyTorch": "'x' op (y) no"}, PyTorch=3), result("mul", "int64", {}, chip=8)]
     better = result("add", "bfloat16", {}, chip=8)
     assert updated(page([slow, *others]), [better]) == page([better, *others])
+    none, found = result("add", "bfloat16", {}), result("add", "bfloat16", {"PyTorch": "'y' op (z) no"}, PyTorch=2)
+    more = [*others, result("nop", "bool", {})]
+    assert updated(page([none, *more]), [found]) == page([found, *more]), "one that had no sample, the only one of its type"
     with pytest.raises(ValueError, match="no variant div"):
         updated(page(others), [result("div", "bool", {}, chip=1)])
     with pytest.raises(ValueError, match="no outcome 'untraced'"):
