@@ -202,7 +202,7 @@ def _combined(op: ir.Operation, source: Value, dims: list[int], kept: Mapping[in
     own = ir.RankedTensorType(result.type).element_type
     type_ = i32_type() if _fits(source, source.shape[dim], combine) else held_as(own)
     total: Element
-    if choose_stick(source, dim) == dim and not _moves_less_by_rows(source, dim):
+    if source.shape[dim] != 1 and choose_stick(source, dim) == dim and not _moves_less_by_rows(source, dim):
         made = reduction(source, dim, combine, type_, op)
         over = tuple(1 if d in dims else n for d, n in enumerate(source.shape))
         walk = tuple(kept.get(d) if d not in dims else None for d in range(len(source.shape)))
@@ -241,7 +241,8 @@ def _over_rows(op: ir.Operation, source: Value, dim: int, kept: Mapping[int, int
     if count > LANES or (count > _FEW and all(n == 1 for n in source.shape[:dim])):
         return _by_halves(op, source, dim, kept, combine, type_)
     places = {d: kept.get(d) for d in range(len(source.shape))}
-    lanes = [position(source.element, dim, k, op).moved(places) for k in range(count)]
+    each = [position(source.element, dim, k, op) for k in range(count)] if count != 1 else [source.element]
+    lanes = [element.moved(places) for element in each]
 
     def both(a: Element, b: Element) -> Element:
         pair = Value(shape, Apply(type_, combine, (a, b)))

@@ -68,9 +68,19 @@ def turned_round(x, y):
     y[:] = x[:].sum(2).transpose(1, 2, 0) + 1
 
 
+@lang.kernel
+def of_all_dims(x, y):
+    v = x[:]
+    y[:] = v - v.sum((0, 1, 2)) + v.max(1, keepdims=True)
+
+
 @pytest.mark.parametrize(
     ("kernel", "shape", "wanted"),
     [
+        *[
+            (of_all_dims, shape, lambda v: v - v.sum() + v.max(1, keepdims=True))
+            for shape in ((1, 1, 49), (1, 1, 1), (3, 1, 5), (1, 70, 1))
+        ],
         (of_three_dims, (2, 6, 3, 64), lambda v: v.max((1, 3), keepdims=True) * v.sum(2, keepdims=True) - v),
         (turned_columns, (4, 5, 100), lambda v: v.max(-1).T),
         (turned_columns, (3, 7, 64), lambda v: v.max(-1).T),
