@@ -20,7 +20,7 @@ from ktir.passes.pinning.tables import Table, Tables
 from ktir.passes.pinning.values.counted import Integers
 from ktir.passes.pinning.values.elements import Element, Leaf, Value, chosen, compared, integer, number, true
 from ktir.passes.pinning.values.tensors import Shared, place_here, whole_dims
-from ktir.passes.pinning.values.views import begins_before, is_distributed, split_dims
+from ktir.passes.pinning.values.views import begins_before, is_distributed, split_dims, trips_inside
 
 MOST_COPIES = 64
 """Trips or turns that are written out one after the other."""
@@ -75,8 +75,7 @@ def write_loop(writer: Writer, op: ir.Operation) -> None:
     if not running.size or running.max() == 0:
         return
     least, most = int(running.min()), int(running.max())
-    if _decides(writer, op, lower, each, most):
-        least = 0
+    least = 0 if _decides(writer, op, lower, each, most) else min(least, _inside_views(writer, op, lower, each, most))
     if most - least > MOST_COPIES:
         raise refused(op, f"has up to {most - least} trips that only some tiles make or that branch, more than {MOST_COPIES}")
     if least:
@@ -277,6 +276,15 @@ def _decides(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips:
             trips <= MOST_COPIES
             and any(begins_before(inner, points) or (trips > 2 and _jumps(inner, writer, live)) for inner in inside(body))
         )
+
+
+def _inside_views(writer: Writer, op: ir.Operation, lower: Numbers, step: int, trips: int) -> int:
+    """How many trips are alike: those behind them, a few, hang over views in a way that takes a trip of its own."""
+    body, points = op.regions[0].blocks[0], writer.points
+    live = np.broadcast_to(points.live[..., None], (*points.live.shape, trips))
+    with points.loop(body.arguments[0], points.counters(lower, step, trips, op), live):
+        found = min((trips_inside(inner, points, trips) for inner in inside(body)), default=trips)
+    return found if trips - found <= MOST_COPIES else trips
 
 
 def _walks_parts(tile: ir.Operation, counter: ir.Value, points: Points) -> bool:

@@ -47,6 +47,55 @@ def test_a_last_block_with_fewer_rows(case: tuple[Any, ...], dtype: Any) -> None
     on_both(lang.kernel(body)[grid], x, wide.shape, wide, dtype, 0)
 
 
+def by_itself(x, y):
+    for i in lang.blocks(x.shape[0], 2):
+        for j in lang.blocks(x.shape[1], 3):
+            y[i, j] = x[i, j] * 2 + 1
+
+
+def along_rows(x, y):
+    for i in lang.blocks(x.shape[0], 2):
+        for j in lang.blocks(x.shape[1], 3):
+            v = x[i, j]
+            y[i, j] = v * v.sum(1, keepdims=True) - v.max(-1, keepdims=True)
+
+
+def carried_along(x, y):
+    for i in lang.blocks(x.shape[0], 2):
+        total = lang.zeros((2, 1, x.shape[2]))
+        for j in lang.blocks(x.shape[1], 3):
+            total += x[i, j].sum(1, keepdims=True)
+        for j in lang.blocks(x.shape[1], 3):
+            y[i, j] = x[i, j] * total
+
+
+def also_in_columns(x, y):
+    for i in lang.blocks(x.shape[0], 2):
+        for j in lang.blocks(x.shape[1], 3):
+            for k in lang.blocks(x.shape[2], 64):
+                v = x[i, j, k]
+                y[i, j, k] = v - v.max(1, keepdims=True)
+
+
+@pytest.mark.parametrize("grid", [1, 2, (2, 2)])
+@pytest.mark.parametrize("body", [by_itself, along_rows, carried_along, also_in_columns])
+def test_loops_whose_last_trip_has_fewer_rows_of_two_dims(body: Callable[..., None], grid: Any) -> None:
+    """Each tile takes several blocks: those that are whole in a loop, the others in trips of their own. Numbers are whole: exact in f32."""
+    x = np.random.default_rng(0).integers(-9, 9, (7, 10, 130)).astype(np.float32)
+    blocks = [(slice(i, i + 2), slice(j, j + 3)) for i in range(0, 7, 2) for j in range(0, 10, 3)]
+    wide, v = np.zeros(x.shape), x.astype(np.float64)
+    for at in blocks:
+        part = v[at]
+        whole = {
+            by_itself: part * 2 + 1,
+            along_rows: part * part.sum(1, keepdims=True) - part.max(-1, keepdims=True),
+            carried_along: part * v[at[0]].sum(1, keepdims=True),
+            also_in_columns: part - part.max(1, keepdims=True, initial=0 if part.shape[1] < 3 else -9),  # zeros lie outside
+        }
+        wide[at] = whole[body]
+    on_both(lang.kernel(body)[grid], x, x.shape, wide, np.float32, 0)
+
+
 def centred(axes: Any) -> Callable[[Any], Any]:
     return lambda v: (v - v.mean(axes, keepdims=True)) / (v.std(axes, keepdims=True) + 1)
 

@@ -63,7 +63,7 @@ class ComputedPlace:
         self.view = alone(tile.operands[0] if self.direct else opview.base, tile, scope.points)
         if self.view.masked or self.view.local or not all(isinstance(n, int) for n in self.view.sizes):
             what = "has a place that data decides in a view that is masked, dynamic or in the scratchpad"
-            raise refused(tile, f"{what}, which is not pinned yet")
+            raise refused(tile, f"{what}, which is not pinned yet; the nearest supported form lies inside of a view of known sizes")
         self.order: Sequence[int] = opview.order
         self.start: Size = 0
         self.subscripts: list[_Subscript] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -103,23 +104,42 @@ def _firsts(tile: ir.Operation, part: Window, corner: Sequence[int], points: Poi
     ]
 
 
-def begins_before(tile: ir.Operation, points: Points) -> bool:
-    """Whether a tile of a masked view begins before it in some trips of the innermost loop and elsewhere in others."""
+def _masked_starts(tile: ir.Operation, points: Points) -> Iterator[tuple[int, Numbers]]:
+    """Where a tile of a masked view begins in each dim that is known, by the dim."""
     if not is_a(tile, ktdp.ConstructAccessTileOp) or is_distributed(tile) or isinstance(tile.operands[0].owner, ir.Block):
-        return False
+        return
     owner = tile.operands[0].owner.operation
     if not is_a(owner, ktdp.ConstructMemoryViewOp) or "masked" not in owner.attributes:
-        return False
+        return
     view, box = tile.opview, tile_boxes(tile)
     for d, (expression, low) in enumerate(zip(view.base_map.results, box.corner, strict=True)):
-        try:
-            at = points.affine(expression, view.index_operands) + low + min(part[d][0] for part in box.parts)
-        except Unsupported:  # it counts an inner loop's, or is data
-            continue
-        moves = at.shape[-1] > 1 and (at != at[..., :1]).any()
-        if moves and (np.broadcast_to(at, points.live.shape)[points.live] < 0).any():
-            return True
-    return False
+        with suppress(Unsupported):  # it counts an inner loop's, or is data
+            yield d, points.affine(expression, view.index_operands) + low + min(part[d][0] for part in box.parts)
+
+
+def _moves(numbers: Numbers) -> bool:
+    """Whether something changes from trip to trip of the innermost loop."""
+    return numbers.shape[-1] > 1 and bool((numbers != numbers[..., :1]).any())
+
+
+def begins_before(tile: ir.Operation, points: Points) -> bool:
+    """Whether a tile of a masked view begins before it in some trips of the innermost loop and elsewhere in others."""
+    starts = (at for _, at in _masked_starts(tile, points) if _moves(at))
+    return any((np.broadcast_to(at, points.live.shape)[points.live] < 0).any() for at in starts)
+
+
+def trips_inside(tile: ir.Operation, points: Points, trips: int) -> int:
+    """How many trips of the innermost loop it takes until a tile of several dims of rows hangs over a masked view along one of them, which
+    the loop walks: an address generator has one bound that follows loops, for rows that follow each other in memory."""
+    over, starts = np.zeros((trips,), bool), dict(_masked_starts(tile, points))
+    if starts:
+        view, extents = tile.operands[0].owner.opview, tile_boxes(tile).extents
+        rows = [d for d, stride in enumerate(view.strides) if stride != 1 and extents[d] != 1]
+        for d in rows if len(rows) > 1 else []:
+            if d in starts and view.clips(d) and _moves(starts[d]):
+                hangs = starts[d] + extents[d] > points.number(view.sizes[d])
+                over |= (np.broadcast_to(hangs, points.live.shape) & points.live).reshape(-1, trips).any(0)
+    return int(over.argmax()) if over.any() else trips
 
 
 def alone(value: ir.Value, tile: ir.Operation, points: Points) -> View:
