@@ -41,11 +41,19 @@ def _matmul(m: int, k: int, n: int, least: float) -> Case:
     return Case(torch.matmul, ((m, k), (k, n)), work, least)
 
 
-def _attention(heads: int, length: int, depth: int, least: float, *, causal: bool = False) -> Case:
-    pairs = length * (length + 1) // 2 if causal else length * length
+def _attention(heads: int, length: int, depth: int, least: float, *, window: int | None = None) -> Case:
+    """A row sees itself and what lies before it, `window` keys at most; all keys without a window."""
+    before = length if window is None else window
+    pairs = length * length if window is None else before * length - before * (before - 1) // 2
     work = max(_multiplications(2 * heads * pairs * depth), _elements(4 * heads * length * depth))
-    shape = 1, heads, length, depth
-    return Case(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), (shape,) * 3, work, least)
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        if window is None or window >= length:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=window is not None)
+        i, j = torch.arange(length)[:, None], torch.arange(length)[None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= i) & (j > i - before))
+
+    return Case(attend, ((1, heads, length, depth),) * 3, work, least)
 
 
 def _convolution(channels: int, filters: int, kernel: int, size: int, least: float, *, stride: int = 1, groups: int = 1) -> Case:
@@ -76,7 +84,8 @@ CASES = {
     "matmul 512x4096x4096": _matmul(512, 4096, 4096, 0.92),
     "matmul 512x4096x12800": _matmul(512, 4096, 12800, 0.92),
     "attention 32x2048x128": _attention(32, 2048, 128, 0.80),
-    "attention 32x2048x128 causal": _attention(32, 2048, 128, 0.70, causal=True),
+    "attention 32x2048x128 causal": _attention(32, 2048, 128, 0.70, window=2048),
+    "attention 32x2048x128 window 512": _attention(32, 2048, 128, 0.97, window=512),
     "conv 3x3 64->64 56x56": _convolution(64, 64, 3, 56, 0.48),
     "conv 7x7 stride 2 3->64 224x224": _convolution(3, 64, 7, 224, 0.32, stride=2),
     "conv 3x3 512->512 7x7": _convolution(512, 512, 3, 7, 0.85),
