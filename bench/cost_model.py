@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""The cost model of the planner against the emulator: over a hundred kernels, the rank correlation and where it is off.
+"""The cost model of the planner against the emulator: a hundred and fifty kernels, the rank correlation and where it is off.
 
     python bench/cost_model.py [--preset fitted] [--kind attention]
 

@@ -94,6 +94,15 @@ def matmul(m: int, k: int, n: int, *, bias: bool = False, transposed: bool = Fal
     return p.text()
 
 
+def gated(m: int, k: int, n: int) -> str:
+    """The product of two products of the same rows."""
+    p = Program()
+    x = p.read(m, k)
+    first, second = (p.multiply(x, p.read(k, n), (2, 1)) for _ in range(2))
+    p.compute(["%r = arith.mulf %x0, %x1 : f32"], (first, (0, 1)), (second, (0, 1)))
+    return p.text()
+
+
 def softmax(*shape: int) -> str:
     """Along the last dim."""
     p = Program()
@@ -176,7 +185,9 @@ def embedding(words: int, width: int, tokens: int) -> str:
 
 
 def cases() -> Iterator[CostCase]:
-    """A hundred kernels and more."""
+    """A hundred and fifty kernels."""
+    for m, k, n in [(2, 768, 768), (7, 128, 4096), (48, 640, 1280), (384, 256, 768), (2048, 64, 256)]:
+        yield CostCase("matmul", f"{m}x{k}x{n}", matmul(m, k, n))
     for m, k, n in [(1, 512, 1024), (1, 1024, 4096), (4, 512, 512), (8, 1024, 3072), (16, 256, 2048), (33, 300, 700), (64, 512, 512)]:
         yield CostCase("matmul", f"{m}x{k}x{n}", matmul(m, k, n))
     for m, k, n in [
@@ -189,7 +200,9 @@ def cases() -> Iterator[CostCase]:
         (1024, 1024, 512),
     ]:
         yield CostCase("matmul", f"{m}x{k}x{n}", matmul(m, k, n))
-    for m, k, n in [(64, 512, 1024), (300, 256, 640), (5, 640, 2560)]:
+    for m, k, n in [(1, 512, 1024), (64, 512, 1024), (512, 512, 1024)]:
+        yield CostCase("gated", f"{m}x{k}x{n}", gated(m, k, n))
+    for m, k, n in [(64, 512, 1024), (300, 256, 640), (5, 640, 2560), (1000, 64, 320)]:
         yield CostCase("matmul with bias", f"{m}x{k}x{n}", matmul(m, k, n, bias=True))
         yield CostCase("matmul transposed", f"{m}x{k}x{n}", matmul(m, k, n, transposed=True))
     for m, k, n, divisions in [
@@ -205,22 +218,24 @@ def cases() -> Iterator[CostCase]:
         yield CostCase("matmul with bytes", f"200x512x512 {weights}", matmul(200, 512, 512, weights=weights))
         for division in ("m=8,n=4", "m=32,n=1", "m=1,n=1"):
             yield CostCase("matmul with bytes", f"64x512x512 {weights}", matmul(64, 512, 512, weights=weights), division)
-    for shape in [(57, 100), (512, 1024), (1000, 1000), (128, 4096), (3, 130), (4, 96, 300)]:
+    for shape in [(57, 100), (512, 1024), (1000, 1000), (128, 4096), (3, 130), (4, 96, 300), (2048, 64), (1, 8000)]:
         yield CostCase("softmax", "x".join(map(str, shape)), softmax(*shape))
     for cores in (1, 4, 16):
         yield CostCase("softmax", "512x512", softmax(512, 512), f"m={cores}")
-    for m, n in [(64, 512), (1024, 1024), (100, 3000), (1, 4096), (2000, 300), (7, 65)]:
+    for m, n in [(64, 512), (1024, 1024), (100, 3000), (1, 4096), (2000, 300), (7, 65), (300, 1536)]:
         yield CostCase("norm", f"{m}x{n}", norm(m, n))
     for m, n, operands in [(512, 1024, 1), (512, 1024, 2), (512, 1024, 3), (512, 1024, 5), (1, 5000, 2), (65, 66, 1), (4000, 130, 2)]:
         yield CostCase("pointwise", f"{m}x{n}, {operands} operands", chain(m, n, operands))
     for m, n, operands, function in [(333, 777, 2, "math.exp"), (1024, 2048, 1, "math.sin"), (2048, 64, 1, "math.tanh")]:
         yield CostCase("pointwise", f"{m}x{n}, {operands} operands {function}".strip(), chain(m, n, operands, function))
-    for shape in [(512, 2048), (2000, 100), (64, 64), (33, 5000), (16, 128, 256)]:
+    for shape in [(512, 2048), (2000, 100), (64, 64), (33, 5000), (16, 128, 256), (1, 20000), (700, 700)]:
         yield CostCase("reduction", "x".join(map(str, shape)), sums(*shape))
         yield CostCase("reduction", "x".join(map(str, shape)) + " max", sums(*shape, combine="maximumf"))
-    for m, n in [(256, 256), (130, 700), (64, 2000), (500, 100)]:
+    for m, n in [(256, 256), (130, 700), (64, 2000), (500, 100), (100, 1000)]:
         yield CostCase("relayout", f"{m}x{n}", relayout(m, n))
+    for heads, m, n, d in [(12, 64, 64, 64), (4, 128, 1024, 128)]:
+        yield CostCase("attention", f"{heads} heads {m}x{n}x{d}", attention(heads, m, n, d))
     for heads, m, n, d in [(8, 128, 128, 64), (4, 64, 512, 64), (16, 33, 100, 32), (32, 16, 256, 128), (2, 256, 256, 64), (8, 1, 700, 64)]:
         yield CostCase("attention", f"{heads} heads {m}x{n}x{d}", attention(heads, m, n, d))
-    for words, width, tokens in [(1000, 512, 64), (500, 100, 300), (3000, 1024, 16), (100, 64, 2000)]:
+    for words, width, tokens in [(1000, 512, 64), (500, 100, 300), (3000, 1024, 16), (100, 64, 2000), (2000, 256, 500)]:
         yield CostCase("gather", f"{tokens} of {words}x{width}", embedding(words, width, tokens))

@@ -56,6 +56,8 @@ class Tensor:
     moved: int = 0
     """Bytes that a load of it moves where it lies otherwise in memory; `pieces`: sticks or elements that then come one by one."""
     pieces: int = 0
+    sharing: int = 1
+    """Rows that share what is moved; blocks of fewer rows move it again."""
     strides: tuple[int, ...] = ()
     """Of what is loaded directly: elements of memory from one position of a dim to the next."""
 
@@ -111,10 +113,11 @@ class _Item:
 
 @dataclass(eq=False)
 class Store(_Item):
-    """A store of a tensor to memory. `moved` and `pieces`: as of a tensor that is loaded."""
+    """A store of a tensor to memory. `moved`, `pieces` and `sharing`: as of a tensor that is loaded."""
 
     moved: int = 0
     pieces: int = 0
+    sharing: int = 1
     indirect: bool = False
     """Whether it is a scatter; `index_dims`: dims along which it reads indices."""
     index_dims: tuple[int, ...] = ()

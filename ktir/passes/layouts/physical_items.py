@@ -104,12 +104,12 @@ class PhysicalItems:
             assert maker.memory is not None
             tensor.strides = self._strides(maker.memory, use)
             if not self._is_packed(maker.memory):
-                tensor.moved, tensor.pieces = _transfer(maker.memory, use.stick)
+                tensor.moved, tensor.pieces, tensor.sharing = _transfer(maker.memory, use.stick)
             if maker.memory.argument in self._written:
                 tensor.regions = (self._region(maker.memory, use.stick, use.groups),)
         else:
             memory = pool_memory(use.value, self.roles.made(use.value), self.roles.relaid(use.value))
-            tensor.moved, tensor.pieces = _transfer(memory, use.stick)
+            tensor.moved, tensor.pieces, tensor.sharing = _transfer(memory, use.stick)
             tensor.regions = (_strided(("pool", use.value), memory, use.stick, use.groups),)
         return _Form(tensor, 0.0)
 
@@ -136,7 +136,7 @@ class PhysicalItems:
             stick = self.roles.made(value)
             memory = pool_memory(value, stick, relaid)
             item = self._add_store(form, [_strided(("pool", value), memory, stick, self.rows.made(value))], [])
-            item.moved, item.pieces = _transfer(memory, stick)
+            item.moved, item.pieces, item.sharing = _transfer(memory, stick)
 
     # Items
 
@@ -153,7 +153,7 @@ class PhysicalItems:
             return item
         item = self._add_store(form, [self._region(node.memory, use.stick, use.groups)], [])
         if not self._is_packed(node.memory):
-            item.moved, item.pieces = _transfer(node.memory, use.stick)
+            item.moved, item.pieces, item.sharing = _transfer(node.memory, use.stick)
         return item
 
     def _add_store(self, form: _Form, writes: list[Region], reads: list[tuple[int, Region]]) -> Store:
@@ -271,8 +271,9 @@ class PhysicalItems:
         return item
 
 
-def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
-    """Bytes that an access to linear memory moves, and the pieces in which the scratchpad takes or sends them: sticks, or elements.
+def _transfer(memory: Memory, stick: Stick) -> tuple[int, int, int]:
+    """Bytes that an access to linear memory moves, the pieces in which the scratchpad takes or sends them, sticks or elements, and the rows
+    that share what is moved.
 
     Elements far from their neighbours in the stick are moved in granules, which they share with those of the next rows where these lie next
     to them.
@@ -281,12 +282,13 @@ def _transfer(memory: Memory, stick: Stick) -> tuple[int, int]:
     moved = access_bytes(memory, stick)
     if stick is not None and memory.strides[stick] in (0, 1):
         sticks = -(-memory.sizes[stick] // LANES) * max(size * LANES // STICK_BYTES, 1)
-        return moved, elements // memory.sizes[stick] * sticks
+        return moved, elements // memory.sizes[stick] * sticks, 1
     rows = [d for d in range(len(memory.sizes)) if d != stick and memory.sizes[d] > 1]
     step = abs(memory.strides[rows[-1]]) * size if rows else 0
     if 0 < step < GRANULE and moved == elements * GRANULE:
-        moved = max(moved // min(memory.sizes[rows[-1]], GRANULE // step), elements * size)
-    return moved, elements
+        sharing = min(memory.sizes[rows[-1]], GRANULE // step)
+        return max(moved // sharing, elements * size), elements, sharing
+    return moved, elements, 1
 
 
 def _dims(memory: Memory) -> tuple[tuple[int, int], ...]:

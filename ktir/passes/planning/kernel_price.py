@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Tensor
+from ktir.analysis.items import Store as StoreItem
 from ktir.cost.estimate import Cost, Term, delivery_cycles, half
 from ktir.cost.kernel import Load, Stage, Store, kernel_cost
 from ktir.cost.model import Division, Model
@@ -196,11 +197,15 @@ class _Price:
         """Of the transfer of one of `parts` parts: bytes over the channel, cycles, bytes of a core, cores that share them."""
         tensor, names = key
         own = prod(self.parts[name] for name in names) * sums
-        moved, members = (tensor.moved or tensor.bytes) / parts, max(self.work.cores // own, 1)
+        moved, members = self._moved(tensor, tensor.bytes) / parts, max(self.work.cores // own, 1)
         cycles = max(moved / self.target.dram_bytes_per_cycle, tensor.pieces / own / parts)
         if members > 1:
             cycles = max(cycles, delivery_cycles(moved / own, members, self.target))
         return moved, cycles, moved / own, members
+
+    def _moved(self, what: Tensor | StoreItem, packed: int) -> float:
+        """Bytes of a load or store in blocks, `packed` where it lies in sticks."""
+        return what.moved * what.sharing / min(what.sharing, self.rows) if what.moved else packed
 
     def _rows_load(self, key: Reading, matmul: Contraction | None = None) -> Load:
         tensor, names = key
@@ -228,7 +233,7 @@ class _Price:
         alone = of_matmul and len(self.readers.get(tensor, [])) == len(found)
         stores = []
         for item in found:
-            moved = (item.moved or tensor.bytes) / self.trips
+            moved = self._moved(item, tensor.bytes) / self.trips
             cycles = max(moved / self.target.dram_bytes_per_cycle, item.pieces / self.work.cores / self.trips)
             pieces = self._own_sticks(tensor, bool(self.facts.columns)) if alone and not item.indirect else 1
             stores.append(Store(moved, cycles, pieces, int(item.indirect)))
