@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -51,8 +52,10 @@ def drawn(seed: int) -> Program:
     r = random.Random(seed)
     d = Drawing(r)
     given = arguments(d)
-    lines(d, r.choice((2, 4, 7)))
-    results = r.sample(d.made, min(len(d.made), r.choice((1, 2, 3)))) or [r.choice(d.floats)]
+    lines(d, r.choice((2, 5, 10)))
+    results = [name for name in d.made if not any(re.search(rf"\b{name}\b(?! =)", line) for line in d.text)]  # nothing is dead
+    results += r.sample(d.made, min(len(d.made), 1)) if r.random() < 0.3 or not results else []
+    results = results or [r.choice(d.floats)]
     names = ", ".join(f"a{k}" for k in range(len(given)))
     text = f"def f({names}):\n" + "\n".join(f"    {line}" for line in d.text) + f"\n    return ({', '.join(results)},)\n"
     dynamic = r.random() < 0.3

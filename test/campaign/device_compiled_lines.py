@@ -260,13 +260,13 @@ def mixed(d: Drawing) -> None:
         h = d.r.choice(d.hosts)
         choices += [f"{a} + {h}.to({a}.device)", f"{a} + {h}[0, 0]", f"{h}.to({a}.device) * 0.5"]
         if d.r.random() < 0.4:
-            d.let(d.hosts, d.r.choice((f"{h} * 0.5 + {a}.cpu() * 0.25", f"{a}.cpu() - {h}", f"{h} + 1")))
+            d.let(d.hosts, d.r.choice((f"{h} * 0.5 + {a}.to('cpu', copy=True) * 0.25", f"{a}.to('cpu', copy=True) - {h}", f"{h} + 1")))
             return
         if d.r.random() < 0.3:
             d.text.append(f"{h}.mul_(0.5)")
             return
     elif d.r.random() < 0.3:
-        d.let(d.hosts, f"{a}.cpu()")
+        d.let(d.hosts, f"{a}.to('cpu', copy=True)")
         return
     d.let(d.floats, d.r.choice(choices))
 

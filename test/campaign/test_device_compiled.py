@@ -20,25 +20,22 @@ def test_functions_are_those_of_the_host(seed: int) -> None:
 
 
 def test_what_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result, or an argument, that is off by little."""
-
     def compiled(function: Any, **_: Any) -> Any:
         def other(*given: Any) -> Any:
-            results = function(*given)
-            results[0].view(-1)[0] += 1
-            return results
+            first, *others = function(*given)
+            return first + 1, *others
 
         return other
 
     monkeypatch.setattr(torch, "compile", compiled)
     found = [device_compiled.finding(seed) for seed in range(4)]
-    assert all(said.startswith("call 0, ") for said in found), found
+    assert all(said.startswith("call 0") for said in found), found
 
 
 def test_all_lines_are_drawn() -> None:
     programs = [device_compiled.drawn(seed) for seed in range(300)]
     text = "\n".join(program.text for program in programs)
-    words = ("torch.where", "cumsum", " @ ", ".roll", "% 17", " ^ ", "index_add", "masked_fill_", ".cpu()", "graph_break")
+    words = ("torch.where", "cumsum", " @ ", ".roll", "% 17", " ^ ", "index_add", "masked_fill_", "'cpu'", "graph_break")
     assert len(words) == len(LINES)
     assert all(word in text for word in words)
     assert {p.dtype for p in programs} == {torch.float16, torch.bfloat16, torch.float32}
