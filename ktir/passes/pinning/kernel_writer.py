@@ -20,7 +20,7 @@ from ktir.passes.pinning.branches import write_branches
 from ktir.passes.pinning.data import computed, counted, is_wanted, note_counted
 from ktir.passes.pinning.exchanges.missing import Missing
 from ktir.passes.pinning.exchanges.writing import DELIVERIES, deliver, produce
-from ktir.passes.pinning.loops import MOST_COPIES, check_inside, inside, write_loop
+from ktir.passes.pinning.loops import MOST_COPIES, check_inside, holds, inside, write_loop
 from ktir.passes.pinning.scratchpad import AuthorScratchpad
 from ktir.passes.pinning.slices import slice_reduced
 from ktir.passes.pinning.structured_values import Undefined, structured
@@ -183,7 +183,7 @@ class KernelWriter:
         elif is_a(op, ktdp.StoreOp):
             places, value = self._places(op, op.operands[1]), self.value(op.operands[0], op)
             if places[0][0].view.local:
-                self.scratchpad.stored(op, value, places[0][0])
+                self.scratchpad.stored(op, value, places[0][0], lambda guard: holds(self.integers, guard, op))
             else:
                 stored(op, value, places)
         elif is_a(op, scf.ForOp):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -17,7 +17,7 @@ from ktir.dialects import ktir as kt
 from ktir.dialects.structured import index_sum
 from ktir.mlir import func, integer_attribute, ir, is_a, operations
 from ktir.passes.flat.integers.intervals import width_of
-from ktir.passes.pinning.values.elements import Apply, Leaf, Value
+from ktir.passes.pinning.values.elements import Apply, Element, Leaf, Value, chosen
 from ktir.passes.pinning.values.places import MOST_PIECES, Place, Row, even, sticks, times
 from ktir.passes.pinning.values.rows import assembled, copied, rows_of, taken
 from ktir.passes.pinning.values.tensors import Made, choose_stick, pointwise
@@ -25,6 +25,10 @@ from ktir.target import LANES, element_bytes
 
 _NUMBER = "ktir.access"
 """On a view, until all are known: which access it is."""
+_SOME_TILES = (
+    "accesses the scratchpad on some tiles only, where not all of them have written before, which is not pinned yet; the nearest supported "
+    "form accesses it on all of them, and chooses what it stores there by 'arith.select'"
+)
 _WHOLE = 256
 """Bytes of what is kept, at least: an entry of f32."""
 
@@ -40,6 +44,8 @@ class Access:
     stride: int
     width: int
     meant: int
+    fills: bool = False
+    """Whether all tiles write there."""
 
     @property
     def span(self) -> int:
@@ -91,6 +97,8 @@ class AuthorScratchpad:
     def loaded(self, op: ir.Operation, place: Place) -> Value:
         """What a load gives: a copy, since the author may write there while it is in use."""
         stick = self._stick(op, place)
+        if self._on_some_tiles(place) and not self._is_filled(place, stick):
+            raise refused(op, _SOME_TILES)
         if self._is_whole(place, stick):
             made = copied(ktdp.load(next(self._tiles(place, stick))[1], place.element))
         else:  # each is loaded behind what the buffer begins as
@@ -98,8 +106,10 @@ class AuthorScratchpad:
             made = assembled(pieces, place.element, place.shape, stick)
         return Value(place.shape, Leaf(place.element, Made(made, place.shape, stick), tuple(range(len(place.shape)))))
 
-    def stored(self, op: ir.Operation, value: Value, place: Place) -> None:
-        """Write a value: what is computed for it alone is computed there."""
+    def stored(self, op: ir.Operation, value: Value, place: Place, runs: Callable[[ir.Value], Element]) -> None:
+        """Write a value: what is computed for it alone is computed there. `runs`: whether a guard is 1, as data."""
+        if place.guard is not None and self._on_some_tiles(place):  # the others write what is there
+            value = Value(value.shape, chosen(runs(place.guard), value.element, self.loaded(op, place).element))
         if value.shape != place.shape:
             raise refused(op, "stores a tensor whose dims were joined, which is not pinned yet")
         stick = self._stick(op, place)
@@ -108,10 +118,10 @@ class AuthorScratchpad:
         made = pointwise(value, stick, op)
         if self._is_whole(place, stick):
             source = copied(made) if not isinstance(value.element, Apply) or list(made.uses) else made
-            ktdp.store(source, next(self._tiles(place, stick))[1])
+            ktdp.store(source, next(self._tiles(place, stick, fills=True))[1])
             return
         lanes, _, width = ir.RankedTensorType(made.type).shape
-        for row, tile in self._tiles(place, stick):
+        for row, tile in self._tiles(place, stick, fills=True):
             ktdp.store(copied(taken(made, [0, row, 0], [lanes, 1, width])), tile)
 
     def _stick(self, op: ir.Operation, place: Place) -> int | None:
@@ -124,37 +134,49 @@ class AuthorScratchpad:
         stick = next((d for d, dim in enumerate(place.dims) if dim.stride == 1 and dim.extent != 1), None)
         if stick is None and prod(place.shape) != 1:
             raise refused(view, "expects tiles of the scratchpad whose elements are side by side, others are not pinned yet")
-        some_tiles = place.guard is not None and (self.idle is None or place.guard != self.idle)
-        if some_tiles or any(d.room is not None for d in place.dims):
-            raise refused(op, "accesses the scratchpad on some tiles only, or clipped, which is not pinned yet")
+        if any(d.room is not None for d in place.dims):
+            raise refused(op, "accesses the scratchpad clipped, which is not pinned yet")
         return stick
+
+    def _on_some_tiles(self, place: Place) -> bool:
+        return place.guard is not None and (self.idle is None or place.guard != self.idle)
+
+    def _is_filled(self, place: Place, stick: int | None) -> bool:
+        """Whether all tiles have written the rows before that some of them access, which lie at one address."""
+        starts, bytes_ = place.starts(everywhere=True), element_bytes(place.element)
+        extent = 1 if stick is None else place.shape[stick]
+        width, meant = sticks(extent) * LANES * bytes_, extent * bytes_
+        ours = [a for a in self.accesses if a.fills and len(a.starts) == 1 and a.op.opview.element_type == place.view.element]
+        filled = {(int(a.starts[0]) + k * a.stride, a.width, a.meant) for a in ours for k in range(a.rows)}
+        steps = [[k * place.dims[d].stride for k in range(place.shape[d])] for d in rows_of(place.shape, stick)]
+        return len(starts) == 1 and all(((int(starts[0]) + sum(at)) * bytes_, width, meant) in filled for at in product(*steps))
 
     def _is_whole(self, place: Place, stick: int | None) -> bool:
         """Whether all rows of a place are accessed at once."""
         count = prod(place.shape[d] for d in rows_of(place.shape, stick))
         return count == 1 or (count == even(count) and place.view.operation not in self.by_rows and _distance(place, stick) is not None)
 
-    def _tiles(self, place: Place, stick: int | None) -> Iterator[tuple[int, ir.Value]]:
+    def _tiles(self, place: Place, stick: int | None, *, fills: bool = False) -> Iterator[tuple[int, ir.Value]]:
         """The access tiles of a place, with the row of each: one, or one for each row. Raises Unsupported."""
         view, rows = place.view.operation, rows_of(place.shape, stick)
         count = prod(place.shape[d] for d in rows)
         if self._is_whole(place, stick):
-            yield 0, self._tile(place, stick, 0, count, _distance(place, stick))
+            yield 0, self._tile(place, stick, 0, count, _distance(place, stick), fills)
             return
         if count > MOST_PIECES:
             raise refused(view, f"has {count} rows in the scratchpad that have to be moved one by one, more than {MOST_PIECES}; the "
                           "nearest supported form accesses the same even number of rows each time")  # fmt: skip
         for row, at in enumerate(product(*(range(place.shape[d]) for d in rows))):
             shift = sum(k * place.dims[d].stride for k, d in zip(at, rows, strict=True))
-            yield row, self._tile(place, stick, shift, 1, None)
+            yield row, self._tile(place, stick, shift, 1, None, fills)
 
-    def _tile(self, place: Place, stick: int | None, shift: int, count: int, distance: int | None) -> ir.Value:
+    def _tile(self, place: Place, stick: int | None, shift: int, count: int, distance: int | None, fills: bool) -> ir.Value:
         """The access tile of so many rows, `shift` elements behind the first one of a place."""
         view, bytes_ = place.view.operation, element_bytes(place.element)
         extent = 1 if stick is None else place.shape[stick]
         width = sticks(extent) * LANES
         distance = width if count == 1 or distance is None else distance
-        starts = place.starts() + shift
+        starts = place.starts(everywhere=self._on_some_tiles(place)) + shift
         if distance % LANES or distance < width or (starts % LANES).any():
             raise refused(view, f"expects rows in the scratchpad that begin at multiples of {LANES} elements")
         if (starts < 0).any():
@@ -163,7 +185,7 @@ class AuthorScratchpad:
         for dim in place.dims:
             base = index_sum(base, times(dim.first, dim.stride))
         number = {_NUMBER: integer_attribute(len(self.accesses))}
-        self.accesses.append(Access(view, starts * bytes_, count, distance * bytes_, width * bytes_, extent * bytes_))
+        self.accesses.append(Access(view, starts * bytes_, count, distance * bytes_, width * bytes_, extent * bytes_, fills))
         shape = [width // LANES, count, LANES]
         memory = ktdp.construct_memory_view(base, shape, [LANES, distance, 1], place.element, "ct_local", attributes=number)
         return ktdp.construct_access_tile(memory, [0, 0, 0], shape)

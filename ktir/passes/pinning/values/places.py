@@ -121,14 +121,15 @@ class Place:
     def shape(self) -> tuple[int, ...]:
         return tuple(d.extent for d in self.dims)
 
-    def starts(self) -> Numbers:
-        """The elements at which it begins, of an address that is a number, wherever its text runs."""
+    def starts(self, everywhere: bool = False) -> Numbers:
+        """The elements at which it begins, of an address that is a number, wherever its text runs, or on all tiles."""
         tile = self.op.opview
         found = self.points(self.view.value) + self.view.shift
         lows = zip(tile.base_map.results, tile_boxes(self.op).corner, self.window, self.view.strides, strict=True)
         for expression, low, (start, _), stride in lows:
             found = found + (self.points.affine(expression, tile.index_operands) + low + start) * stride
-        return np.unique(np.broadcast_to(found, self.points.live.shape)[self.points.live])
+        live = self.points.live | everywhere
+        return np.unique(np.broadcast_to(found, live.shape)[live])
 
     def narrowed(self, dim: int, first: int, extent: int) -> Place:
         """Some positions of it along a dim, at the insertion point."""

@@ -1,11 +1,14 @@
 """Branches that give values: tensors and numbers, by the tile, by the trip, and where all tiles take one."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from pinned import equal
+from pinned import equal, package_of
 
+from ktir import lang
+from ktir.diagnostics import Unsupported
 from ktir.emulator.reference import execute
 
 BOX = "affine_set<(r, c) : (r >= 0, -r + {} >= 0, c >= 0, -c + 99 >= 0)>"
@@ -74,3 +77,77 @@ def test_branches_give_values(condition: str, holds: Callable[[int, int], bool])
     execute(kernel(condition), None, [x.copy(), found])
     assert np.array_equal(found, wanted, equal_nan=True)
     equal(kernel(condition), [x, np.zeros_like(x)])
+
+
+@lang.kernel
+def added_now_and_then(x, y):
+    t = lang.tile_id()
+    own = lang.buffer((4, 64))
+    own[...] = x[t]
+    for i in lang.range(3):
+
+        @lang.when((t + i) % 2 == 0)
+        def _() -> None:
+            own[...] = own[...] + x[t] * 2
+
+    y[t] = own[...]
+
+
+@lang.kernel
+def a_row_of_one_tile(x, y):
+    t = lang.tile_id()
+    own = lang.buffer((4, 64))
+    own[...] = x[t]
+
+    @lang.when(t == 0)
+    def _() -> None:
+        own[...] = x[t] * 7
+        own[1] = x[t, 0]
+
+    y[t] = lang.broadcast(own[...]) + own[...]
+
+
+@lang.kernel
+def odd_rows_of_halves(x, y):
+    t = lang.tile_id()
+    own = lang.buffer((3, 60), np.float16)
+    own[...] = x[t, :3, :60].astype(np.float16)
+
+    @lang.when(t > 0)
+    def _() -> None:
+        own[...] = -own[...]
+
+    @lang.when(t == 1)
+    def _() -> None:
+        own[...] = own[...] * own[...]
+
+    y[t, :3, :60] = own[...].astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "tiles"),
+    [(added_now_and_then, 4), (added_now_and_then, 40), (a_row_of_one_tile, 4), (odd_rows_of_halves, 4), (odd_rows_of_halves, 40)],
+)
+def test_the_scratchpad_of_some_tiles(kernel: Any, tiles: int) -> None:
+    """What all tiles have written before, some may change."""
+    x = np.random.default_rng(0).standard_normal((tiles, 4, 64)).astype(np.float32)
+    equal(kernel[tiles].ktir(x, x), [x, np.zeros_like(x)])
+
+
+@lang.kernel
+def written_by_one(x, y):
+    own = lang.buffer((4, 64))
+
+    @lang.when(lang.tile_id() == 0)
+    def _() -> None:
+        own[...] = x[0]
+        y[0] = own[...] * 2
+
+
+def test_what_others_have_not_written_is_refused() -> None:
+    """The stream would read what nobody has written."""
+    x = np.ones((4, 4, 64), np.float32)
+    with pytest.raises(
+        Unsupported, match=r"scratchpad on some tiles only, where not all of them have written before, .* by 'arith\.select'"
+    ):
+        package_of(written_by_one[4].ktir(x, x))
