@@ -64,7 +64,7 @@ def plan_of(facts: TileFacts, wanted: int, online: str, target: Target, budget: 
     whole = Visible.of_all(facts.trips(plain.block_rows), 1, softmax.sticks)
     old_price = softmax_price(_whole_work(facts, softmax, target), plain.block_rows, whole, stay, target)
     old = f"softmax of whole rows of scores, {plain.block_rows} rows at once"
-    if (price.cycles, price.terms["compute"]) < (old_price.cycles, old_price.terms["compute"]):
+    if price.cycles < old_price.cycles:  # else, as `takes_whole_rows` has it, nothing is scaled anew
         return replace(keyed, reason=f"{new}: {price}; the runner-up is a {old}: {old_price}")
     return replace(plain, reason=f"{old}: {old_price}; the runner-up is a {new}: {price}")
 

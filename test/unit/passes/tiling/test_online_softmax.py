@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cost_kernels
 import numpy as np
 import pytest
 from amounts import examples
@@ -105,6 +106,18 @@ def test_the_cheaper_form_is_chosen() -> None:
     assert (kernel.dram_read, kernel.dram_written) == (3 * 16_777_216, 16_777_216)
     few = levels(Form(heads=2, rows=16, keys=128), online="auto")
     assert not is_online(few)
+
+
+def test_whole_rows_are_chosen_where_both_take_as_long() -> None:
+    """By their price, which is what reading takes: blocks wait for each other besides."""
+
+    def cycles(online: OnlineSoftmax) -> int:
+        with context(), ir.Location.unknown():
+            module = parse_module(cost_kernels.attention(1, 512, 512, 128))
+            run_pipeline(module, ToAllocated(verify=False, online_softmax=online).text())
+            return sum(kernel.cycles for kernel in control(lower_program(module), DATASHEET, checks=False).statistics)
+
+    assert cycles("auto") == cycles("never") < 0.9 * cycles("always")
 
 
 def test_array_and_vector_unit_work_at_the_same_time() -> None:
