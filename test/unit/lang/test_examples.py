@@ -106,8 +106,8 @@ def test_a_refused_pin_tells_of_lift() -> None:
         for rows in lang.blocks(x.shape[0], 2):
             y[:, rows] = x[rows].max(-1).T
 
-    x, y = np.arange(6 * 8 * 64, dtype=np.float32).reshape(6, 8, 64), np.zeros((8, 6), np.float32)
-    with pytest.raises(KtirError, match=r'made with other dims.*\n.*"lift"'):
+    x, y = np.arange(6 * 40 * 64, dtype=np.float32).reshape(6, 40, 64), np.zeros((40, 6), np.float32)
+    with pytest.raises(KtirError, match=r'in another order, from more than 64 places.*\n.*"lift"'):
         turned.using(on="chip")[2](x, y)
     turned.using(on="chip", way="lift")[2](x, y)
     assert np.array_equal(y, x.max(-1).T)
