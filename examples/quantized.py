@@ -8,8 +8,7 @@ bytes, and each block is widened on its way to the matrix array. Per format a ro
 long it takes on the chip, how far the cosines of sentences and queries are from those of float32 on the host, and how many of the pairs of
 sentences are ranked the other way round than there; how many the same quantised weights exchange in float64 on the host, which no
 arithmetic can mend, and in how many the chip differs from these. With one byte some pairs are exchanged whatever computes with it: the
-ranking is not that of float32, only its first sentences are. Bytes save time where few rows share a weight; a batch here has 192,
-which pay for the widening.
+ranking is not that of float32, only its first sentences are. Bytes save most time where few rows share a weight; a batch here has 192.
 """
 
 from __future__ import annotations
