@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
             values = [None if p.role in OWN_ROLES else next(given) for p in parameters]
         if len(values) != len(parameters):
             raise KtirError(f"'{function.name}' takes {len(parameters)} arguments, but got {len(values)}", function.where.location)
-    arrays: list[NDArray[Any]] = []
+    arrays = _Arrays()
     signature: list[tuple[Any, ...]] = []
     whole: list[tuple[int, NDArray[Any]]] = []
     made: dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
@@ -144,10 +145,10 @@ def bind_arguments(function: Function, args: Sequence[Any] | Mapping[str, Any], 
         placed.append(_placed(place, value, arrays))
     placed.sort()
     _check_places(placed)
-    numbers = {id(array): number for number, array in enumerate(arrays)}
+    numbers = {id(array): number for number, array in enumerate(arrays.listed)} if made else {}
     copies = [Copy(numbers[id(memory)], host, view) for host, view, memory in made.values() if view is not host and id(memory) in numbers]
     known = [(i, entry[1], value) for i, value in whole if copies and (entry := signature[i])[0] == "array"]
-    return Bound(tuple(signature), arrays, tuple(placed), tuple(copies), tuple(known))
+    return Bound(tuple(signature), arrays.listed, tuple(placed), tuple(copies), tuple(known))
 
 
 def _is_other(parameter: Argument, value: NDArray[Any]) -> bool:
@@ -183,7 +184,7 @@ def _narrowed(function: Function, i: int, value: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, int, int, int, str, int]:
+def _placed(place: Any, value: Any, arrays: _Arrays) -> tuple[str, int, int, int, str, int]:
     """An array at an address: ("global", offset), also with a type behind it, or ("lx", tile, offset), offsets in elements of the array."""
     label = f"memory at {place}"
 
@@ -195,11 +196,11 @@ def _placed(place: Any, value: Any, arrays: list[NDArray[Any]]) -> tuple[str, in
     known = isinstance(at, tuple) and at and at[0] in ("global", "lx") and len(at) == (2 if at[0] == "global" else 3)
     if not known or not all(isinstance(x, int | np.integer) and x >= 0 for x in at[1:]):
         raise fault('expects a place of the form ("global", offset) or ("lx", tile, offset) with offsets in elements')
-    if not isinstance(value, np.ndarray) or value.dtype.name not in ELEMENT_OF or value.dtype.name == "uint16":
+    if not isinstance(value, np.ndarray) or (name := _name(value.dtype)) not in ELEMENT_OF or name == "uint16":
         raise fault(f"expects an array of a float or integer type, but got {getattr(value, 'dtype', type(value).__name__)}")
     _check_array(value, fault)
     tile = int(at[1]) if at[0] == "lx" else 0
-    return at[0], tile, int(at[-1]), _number(value, arrays, fault), ELEMENT_OF[value.dtype.name], value.size
+    return at[0], tile, int(at[-1]), arrays.number(value, fault), ELEMENT_OF[name], value.size
 
 
 def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:
@@ -211,7 +212,7 @@ def _check_places(placed: list[tuple[str, int, int, int, str, int]]) -> None:
             raise KtirError(f"two arrays share byte {b[2]} of {where}: those at {a[4]} and at {b[4]} elements")
 
 
-def _describe(function: Function, i: int, parameter: Argument, value: Any, arrays: list[NDArray[Any]]) -> tuple[Any, ...]:
+def _describe(function: Function, i: int, parameter: Argument, value: Any, arrays: _Arrays) -> tuple[Any, ...]:
     def fault(text: str) -> KtirError:
         return KtirError(f"{_label(function, i)} of '{function.name}' {text}", function.where.location)
 
@@ -228,10 +229,11 @@ def _describe(function: Function, i: int, parameter: Argument, value: Any, array
     if isinstance(value, np.ndarray) and (value.ndim or (parameter.type == "index" and value.dtype.kind == "f")):
         if parameter.type != "index":
             raise fault(f"expects a number of type {parameter.type}, but got an array")
-        if value.dtype.name not in ELEMENT_OF and value.dtype.name != RAW:
+        name = _name(value.dtype)
+        if name not in ELEMENT_OF and name != RAW:
             raise fault(f"expects a float or a signed integer type, or uint8 (bytes), but got {value.dtype}")
         _check_array(value, fault)
-        return ("array", _number(value, arrays, fault), value.dtype.name, value.size)
+        return ("array", arrays.number(value, fault), name, value.size)
     return ("number", _scalar(parameter.type, value[()] if isinstance(value, np.ndarray) else value, fault), parameter.type)
 
 
@@ -266,14 +268,27 @@ def _scalar(type_: str, value: Any, fault: Callable[[str], KtirError]) -> int | 
     return bool(value) if bits == 1 else int(value)
 
 
-def _number(value: NDArray[Any], arrays: list[NDArray[Any]], fault: Any) -> int:
-    """Number of the array among the distinct ones; the same memory given twice is one buffer."""
-    low = value.__array_interface__["data"][0]
-    for number, other in enumerate(arrays):
-        start = other.__array_interface__["data"][0]
-        if start == low and other.nbytes == value.nbytes and other.dtype == value.dtype:
-            return number
-        if value.nbytes and other.nbytes and low < start + other.nbytes and start < low + value.nbytes:
-            raise fault("shares a part of its memory with another argument")
-    arrays.append(value)
-    return len(arrays) - 1
+class _Arrays:
+    """The distinct arrays of a launch, and where their memory begins."""
+
+    def __init__(self) -> None:
+        self.listed: list[NDArray[Any]] = []
+        self._spans: list[tuple[int, int]] = []
+
+    def number(self, value: NDArray[Any], fault: Callable[[str], KtirError]) -> int:
+        """The number of an array; the same memory given twice is one."""
+        low, size = value.__array_interface__["data"][0], value.nbytes
+        for number, (start, length) in enumerate(self._spans):
+            if start == low and length == size and self.listed[number].dtype == value.dtype:
+                return number
+            if size and length and low < start + length and start < low + size:
+                raise fault("shares a part of its memory with another argument")
+        self.listed.append(value)
+        self._spans.append((low, size))
+        return len(self.listed) - 1
+
+
+@functools.cache
+def _name(dtype: np.dtype[Any]) -> str:
+    """NumPy makes the name of a type anew each time."""
+    return dtype.name

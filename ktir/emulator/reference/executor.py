@@ -66,7 +66,9 @@ _MOST_PLANS = 512
 _MOST_BYTES = 2 << 30
 """Memory that the plans at hand may hold together; the newest one is always kept."""
 
-_programs: OrderedDict[bytes, Program] = OrderedDict()
+_Key = bytes | tuple[str, str]
+"""The contents of a module: a digest of it, or what the text is called and the text, which keeps its hash."""
+_programs: OrderedDict[_Key, Program] = OrderedDict()
 _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
 _held = 0
 """Bytes of all plans."""
@@ -88,14 +90,14 @@ def _name_arguments(program: Program, text: str) -> None:
             function.arguments = [replace(a, alias=n) for a, n in zip(function.arguments, names, strict=True)]
 
 
-def _program(module: ir.Module | str, source: str = "<text>") -> tuple[bytes, Program]:
+def _program(module: ir.Module | str, source: str = "<text>") -> tuple[_Key, Program]:
     """The compiled program of a module, found again by its contents: a module may have been changed since."""
     if isinstance(module, str):
-        key = b"text" + hashlib.sha256(f"{source}\n{module}".encode()).digest()
+        key = (source, module)
     else:
         contents = io.BytesIO()
         module.operation.write_bytecode(contents)  # with locations; several times as fast as printing
-        key = b"module" + hashlib.sha256(contents.getvalue()).digest()
+        key = hashlib.sha256(contents.getvalue()).digest()
     with _lock:
         if key in _programs:
             _programs.move_to_end(key)

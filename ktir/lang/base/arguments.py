@@ -53,20 +53,24 @@ def check_memory(arguments: Mapping[str, Any], written: Collection[str]) -> None
             raise Mistake(f"the kernel writes '{name}', which is read-only memory; pass a copy of it")
         if not _is_apart(arguments[name]):
             raise Mistake(f"the kernel writes '{name}', of which several elements are the same memory; pass a copy of it")
-    arrays = [(name, a) for name, a in arguments.items() if isinstance(a, np.ndarray)]
-    for (one, a), (other, b) in combinations(arrays, 2):
-        if (one in written or other in written) and shares(a, b):
+    arrays = [(name, a, name in written) for name, a in arguments.items() if isinstance(a, np.ndarray)]
+    for (one, a, is_written), (other, b, other_is) in combinations(arrays, 2):
+        if (is_written or other_is) and shares(a, b):
             raise Mistake(shared(one, other, one if one in written else other))
 
 
 def apart(values: Iterable[Any]) -> list[Any]:
     """Dense arrays and numbers with the same contents, no two arrays on the same memory unless they are one."""
     found: list[Any] = []
+    arrays: list[np.ndarray] = []
     for value in values:
         if isinstance(value, np.ndarray):
             value = np.asarray(value, order="C")
-            if any(isinstance(other, np.ndarray) and other is not value and shares(other, value) for other in found):
-                value = value.copy()
+            for other in arrays:
+                if other is not value and shares(other, value):
+                    value = value.copy()
+                    break
+            arrays.append(value)
         found.append(value)
     return found
 

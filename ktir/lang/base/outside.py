@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 _DEEPEST = 8
 """Helpers of helpers, and objects in objects, that are looked at."""
+_FIXED = ("numpy", "ktir.lang")
+"""Modules that stay as they are."""
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, type)
 
 
@@ -22,11 +24,11 @@ def _names(code: CodeType) -> frozenset[str]:
 
 def outside(function: Any, seen: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """What a function reads from around it, so that a trace is not taken for another one: globals, closures, and those of its helpers."""
-    names = _names(function.__code__)
-    found = [(name, _frozen(function.__globals__[name], names, (*seen, function))) for name in names if name in function.__globals__]
+    names, around, seen = _names(function.__code__), function.__globals__, (*seen, function)
+    found = [(name, _frozen(around[name], names, seen)) for name in names if name in around]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found.append((name, _frozen(cell.cell_contents, names, (*seen, function))))
+            found.append((name, _frozen(cell.cell_contents, names, seen)))
         except ValueError:  # nothing in it yet
             continue
     return tuple(found)
@@ -34,6 +36,8 @@ def outside(function: Any, seen: tuple[Any, ...] = ()) -> tuple[Any, ...]:
 
 def _frozen(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
     """A value as it is now, hashable."""
+    if type(value) is ModuleType and value.__name__ in _FIXED:
+        return value.__name__
     if isinstance(value, _PLAIN):
         return (type(value), value)
     if isinstance(value, tuple | list):
