@@ -116,6 +116,15 @@ def element_bytes(type_: Any) -> int:
     return 2 if is_half(type_) else held(type_).bytes
 
 
+def is_narrower(one: Any, other: Any, or_equal: bool = False) -> bool:
+    """Whether elements of a type have fewer bytes than those of another; of types that sticks do not hold none has."""
+    try:
+        less = element_bytes(one) - element_bytes(other)
+    except KeyError:
+        return False
+    return less < 0 or (or_equal and less == 0)
+
+
 def is_byte(type_: Any) -> bool:
     """Whether a type has one byte, which sticks hold in pairs of rows."""
     return str(type_) in BYTES

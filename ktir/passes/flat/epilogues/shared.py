@@ -14,7 +14,7 @@ from functools import reduce
 from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, element_of, elementwise, generic
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.windows import shape
-from ktir.target import element_bytes, type_letter
+from ktir.target import element_bytes, is_narrower, type_letter
 
 
 def compute_once(function: func.FuncOp) -> None:
@@ -151,6 +151,6 @@ def _scalars(g: Generic, loops: Sequence[int], sums: ir.Value) -> dict[Hashable,
         keys[scalar] = (op.name, attributes, str(scalar.type), *(keys[operand] for operand in operands))
         if own.intersection(operands):
             own.add(scalar)
-            if type_letter(scalar.type) in ("f", "i") and element_bytes(scalar.type) < element_bytes(element_of(sums)):
+            if type_letter(scalar.type) in ("f", "i") and is_narrower(scalar.type, element_of(sums)):
                 found[keys[scalar]] = scalar
     return found

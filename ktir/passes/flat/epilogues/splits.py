@@ -16,7 +16,7 @@ from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import expanded
 from ktir.passes.flat.memory.windows import Window, groups_of, shape
-from ktir.target import element_bytes
+from ktir.target import is_narrower
 
 
 class _Operand(NamedTuple):
@@ -47,7 +47,7 @@ def _split(op: ir.Operation) -> ir.Operation | None:
         split = _maker(value)
         if is_a(split, tensor.ExpandShapeOp) and len(list(value.uses)) == 1 and sorted(d for d in g.walk(i) if d is not None) == every:
             columns = len(groups_of(split)[-1]) > 1 and is_a(_maker(split.operands[0]), linalg.GenericOp)
-            narrow = element_bytes(element_of(op.results[0])) <= element_bytes(element_of(value))
+            narrow = is_narrower(element_of(op.results[0]), element_of(value), or_equal=True)
             if columns and narrow and len(list(split.operands[0].uses)) == 1:
                 return split
     return None

@@ -89,3 +89,19 @@ def test_a_graph_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refusals_are_errors_if_asked() -> None:
     with pytest.raises(Exception, match=r"test_apart.py:\d+:1: error: .*cumprod"):
         torch.compile(lambda x: x.cumprod(1), backend="spyre", dynamic=False, options={"fallback": "error"})(torch.ones(5, 7).int())
+
+
+def test_what_is_made_of_the_heads_of_a_matmul_in_a_type_without_sticks_is_refused_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Such a type is one that a fusion must not ask for the width of."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        heads = (x @ w).view(12, 4, 16).transpose(0, 1)
+        return heads.double() * 2, heads
+
+    x, w = (torch.linspace(-1, 1, n * 64).reshape(n, 64) for n in (12, 64))
+    found = torch.compile(function, backend="spyre", dynamic=False, options={"cores": 2})(x, w)
+    # 64 products of at most 1 are added in float32 and doubled; both may be off by 64 roundings of 64
+    for one, other in zip(found, function(x, w), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=4 * 64 * 64 * 2.0**-24)
+    assert "of f64" in caplog.text or "type f64" in caplog.text
+    assert "failed in" not in caplog.text
