@@ -30,10 +30,11 @@ class StepInputs(AttentionMetadata):
 
     positions: torch.Tensor
     """[sequences, tokens], of each token in its sequence."""
-    pages: torch.Tensor
-    """[sequences, pages], numbers of blocks of the cache; of layers with states the block that is read and the one that is written."""
+    rows: torch.Tensor
+    """[sequences, positions], block * block size + place in it: where the keys and values of each position are, counted by the host once
+    for all layers; of layers with states the block that is read and the one that is written."""
     slots: torch.Tensor
-    """[sequences * tokens], block * block size + place in it: where the keys and values of each token go."""
+    """[sequences * tokens], the same of where the keys and values of each token go."""
     lengths: torch.Tensor
     """[sequences], of their tokens in the program; the others are padding behind them."""
     adapters: torch.Tensor | None = None
@@ -100,7 +101,7 @@ class PagedAttention(AttentionImpl[StepInputs]):
     ) -> torch.Tensor:
         """Write `output` [sequences * tokens, heads, size]; `kv_cache` is keys and values [blocks, block size, heads of them, size]."""
         step, size = attn_metadata, self.head_size
-        q, k, v = (x.view(len(step.pages), -1, x.numel() // (len(query) * size), size).transpose(1, 2) for x in (query, key, value))
+        q, k, v = (x.view(len(step.positions), -1, x.numel() // (len(query) * size), size).transpose(1, 2) for x in (query, key, value))
         if not self.encodes:
             k, v = self._through_cache(layer, key, value, kv_cache, step, query.dtype)
         here, there = step.positions[:, None, :, None], torch.arange(k.shape[2])[None, None, None, :]
@@ -118,16 +119,16 @@ class PagedAttention(AttentionImpl[StepInputs]):
     def _through_cache(
         self, layer: Any, key: torch.Tensor, value: torch.Tensor, kv_cache: Any, step: StepInputs, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write what is new, and read all of each sequence's pages [sequences, heads, tokens, size]."""
+        """Write what is new, and read all of each sequence's rows [sequences, heads, positions, size]."""
         keys, values = kv_cache
-        block, heads, size = keys.shape[1:]
+        heads, size = keys.shape[2:]
         # The chip's compiler scatters and gathers rows of two dims, by a number for each.
         keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
         scales = (1.0, 1.0) if keys.dtype.itemsize > 1 else (layer._k_scale_float, layer._v_scale_float)
         for cache, new, scale in zip((keys, values), (key, value), scales, strict=True):
             cache.index_copy_(0, step.slots, _kept(new.reshape(-1, heads * size), scale, cache.dtype))
-        rows = (step.pages[:, :, None] * block + torch.arange(block)).view(-1)
-        k, v = (c.index_select(0, rows).view(len(step.pages), -1, heads, size).transpose(1, 2).to(dtype) for c in (keys, values))
+        rows = step.rows.view(-1)
+        k, v = (c.index_select(0, rows).view(len(step.rows), -1, heads, size).transpose(1, 2).to(dtype) for c in (keys, values))
         return (k, v) if scales == (1.0, 1.0) else (k * scales[0], v * scales[1])
 
     def _written_out(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seen: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:

@@ -64,11 +64,14 @@ class Inputs:
     `whole` one are where a state is read and where it is written; `adapters` as in StepInputs.
     """
 
-    def __init__(self, shape: Shape, whole: Sequence[bool], axes: int, embedding: torch.Tensor | None) -> None:
+    def __init__(self, shape: Shape, page: int, whole: Sequence[bool], axes: int, embedding: torch.Tensor | None) -> None:
+        """`page` is the number of tokens of a page."""
+
         def zeros(*extents: int) -> torch.Tensor:
             return torch.zeros(extents, dtype=torch.int64)
 
         extents = (shape.sequences, shape.tokens)
+        self.page, self.whole = page, whole
         self.tokens = zeros(*extents) if embedding is None else embedding.new_zeros(*extents, *embedding.shape)
         self.where, self.positions, self.lengths = zeros(axes, *extents), zeros(*extents), zeros(shape.sequences)
         self.pages = [zeros(shape.sequences, WHERE if is_whole else shape.pages) for is_whole in whole]
@@ -82,7 +85,10 @@ class Inputs:
         self.positions[row, :new] = torch.arange(seen - new, seen)
 
     def of_group(self, group: int) -> StepInputs:
-        return StepInputs(self.positions, self.pages[group], self.slots[group].view(-1), self.lengths, self.adapters.view(-1))
+        rows = self.pages[group]
+        if not self.whole[group]:
+            rows = (rows[:, :, None] * self.page + torch.arange(self.page)).flatten(1)
+        return StepInputs(self.positions, rows, self.slots[group].view(-1), self.lengths, self.adapters.view(-1))
 
 
 class SpyreModelRunner(GPUModelRunner):
@@ -257,7 +263,7 @@ class SpyreModelRunner(GPUModelRunner):
         return table[torch.tensor([max(before - 1, 0), seen - 1]) // self.blocks[group]]
 
     def _inputs(self, shape: Shape) -> Inputs:
-        return Inputs(shape, self.whole, self.axes, self.embedding)
+        return Inputs(shape, self.shapes.page, self.whole, self.axes, self.embedding)
 
     def _run(self, shape: Shape, inputs: Inputs) -> torch.Tensor:
         """One program: Dynamo finds the inputs of attention where vLLM's layers do, and the graph takes them as inputs."""

@@ -40,7 +40,7 @@ class PlainMixer(MambaMixer2):
         if mup_vector is not None:
             projected = projected * mup_vector
         step: StepInputs = get_forward_context().attn_metadata[self.prefix]
-        sequences = len(step.pages)
+        sequences = len(step.rows)
         gate, inputs, delta = projected.split([self.intermediate_size, self.conv_dim, self.num_heads], -1)
         inputs, delta = (part.view(sequences, -1, part.shape[-1]) for part in (inputs, delta))
         real = (torch.arange(delta.shape[1]) < step.lengths[:, None])[..., None]
@@ -52,13 +52,13 @@ class PlainMixer(MambaMixer2):
     def _convolved(self, inputs: torch.Tensor, step: StepInputs) -> torch.Tensor:
         """Of each channel the sum over the last few tokens [sequences, tokens, channels]; keeps the last inputs [few - 1, channels]."""
         cache, tokens = self.kv_cache[0], inputs.shape[1]
-        before = _rows(cache, step.pages[:, 0]) * (step.positions[:, :1, None] > 0)
+        before = _rows(cache, step.rows[:, 0]) * (step.positions[:, :1, None] > 0)
         window = torch.cat((before.to(inputs.dtype), inputs), 1)
         if tokens == 1:
             kept = window[:, 1:]
         else:  # of one sequence: behind its last token there may be padding
             kept = window[0].index_select(0, step.lengths + torch.arange(before.shape[1]))
-        _put(cache, step.pages[:, 1], kept)
+        _put(cache, step.rows[:, 1], kept)
         weight = self.conv_weights.float()
         found = torch.zeros_like(weight[:, 0]) if self.conv1d.bias is None else self.conv1d.bias.float()
         for i in range(weight.shape[1]):
@@ -71,7 +71,7 @@ class PlainMixer(MambaMixer2):
         x = x.unflatten(-1, (self.num_heads, -1))
         b, c = (part.unflatten(-1, (self.n_groups, -1)).repeat_interleave(self.num_heads // self.n_groups, 2) for part in (b, c))
         cache = self.kv_cache[1]
-        state = _rows(cache, step.pages[:, 0]).float() * (step.positions[:, :1, None, None] > 0)
+        state = _rows(cache, step.rows[:, 0]).float() * (step.positions[:, :1, None, None] > 0)
         through, driven = delta * self.A.float(), x * delta[..., None]
         if x.shape[1] == 1:
             state = state * through.exp()[:, 0, :, None, None] + driven[:, 0, :, :, None] * b[:, 0, :, None, :]
@@ -85,7 +85,7 @@ class PlainMixer(MambaMixer2):
                 parts.append(part)
                 state = after[None]
             found = torch.cat(parts)[None]
-        _put(cache, step.pages[:, 1], state)
+        _put(cache, step.rows[:, 1], state)
         return found + x * self.D.float()[:, None]
 
 

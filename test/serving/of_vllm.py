@@ -57,7 +57,7 @@ class WholeStep(PagedAttention):
         for group in groups(lengths):
             new, longest = lengths[group[0]], max(seen[i] for i in group)
             shape = shapes.decode(len(group), longest) if new == 1 else shapes.prefill(new, longest)
-            inputs = Inputs(shape, [False], 1, None)
+            inputs = Inputs(shape, page, [False], 1, None)
             padded = [x.new_zeros(shape.sequences, shape.tokens, *x.shape[1:]) for x in (query, key, value)]
             for row, i in enumerate(group):
                 own = slice(starts[i], starts[i + 1])
