@@ -95,9 +95,9 @@ class Derived(Shaped):
     def __pow__(self: Any, exponent: Any) -> Any:
         """Powers; where NumPy takes another function, as the square, that is taken, and whole numbers are multiplied."""
         is_float = family(element_of(self.dtype)) == "f"
-        if isinstance(exponent, int | float) and is_float and exponent in _POWERS:
+        if type(exponent) in (int, float, bool) and is_float and exponent in _POWERS:
             return _POWERS[exponent](self)
-        if is_float or not isinstance(exponent, int):
+        if is_float or type(exponent) not in (int, bool):
             return np.power(self, exponent)
         if exponent < 0:
             raise Mistake("whole numbers have no powers of negative exponents; take '.astype(np.float32)' of them")

@@ -28,7 +28,7 @@ from ktir.lang import eager
 from ktir.lang.base.arguments import apart, bound, check_memory, numbers, signature
 from ktir.lang.base.constants import constants_given
 from ktir.lang.base.mistakes import Mistake, kind_of, place_of
-from ktir.lang.base.outside import outside
+from ktir.lang.base.outside import frozen, outside
 from ktir.lang.control import running
 from ktir.lang.tracing import Traced, trace
 from ktir.lowering.compile import compile_logical
@@ -249,7 +249,10 @@ class Kernel:
         except Unsupported as error:
             if " f64" not in error.message:
                 raise
-            why = "NumPy makes float64 of float32 and int32 or int64; '.astype(np.float32)' of the integers keeps float32"
+            why = (
+                "NumPy makes float64 of float32 and int32 or int64, and np.float64 stays it beside any tile; '.astype(np.float32)' of the "
+                "integers keeps float32, 'float(..)' of the number the tile's type"
+            )
             raise Unsupported(error.message, error.location, (*error.notes, Diagnostic("note", why, error.location))) from None
         except Exception as error:
             failures.capture(error, "compile", kernel_name=traced.name)
@@ -257,18 +260,19 @@ class Kernel:
 
     def _trace(self, arguments: Mapping[str, Any], parameters: Mapping[str, Any], known: bool = False) -> Traced:
         """`known`: with the numbers that arguments are."""
-        kinds = tuple((a if known else int) if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
         try:
-            stated = [] if self.way is None else [f'{WAY} = "{self.way}"']
-            stated += [] if self.tolerance is None else [f"{TOLERANCE} = {self.tolerance:e} : f64"]
-            key = (self.grid, *stated, kinds, tuple((n, type(p), p) for n, p in parameters.items()), outside(self.function))
-            hash(key)
+            hash(tuple(parameters.values()))
         except TypeError:
             wrong = next((n for n, p in parameters.items() if getattr(p, "__hash__", None) is None), next(iter(parameters)))
             raise Mistake(
                 f"parameter '{wrong}' expects a value that does not change, as a number or a tuple, but got {kind_of(parameters[wrong])}"
             ) from None
         place = place_of(self.function)
+        stated = [] if self.way is None else [f'{WAY} = "{self.way}"']
+        stated += [] if self.tolerance is None else [f"{TOLERANCE} = {self.tolerance:e} : f64"]
+        kinds = tuple((a if known else int) if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
+        given = tuple((n, frozen(p, self.function)) for n, p in parameters.items())
+        key = (self.grid, *stated, kinds, given, outside(self.function))
         return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
 
 

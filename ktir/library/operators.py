@@ -17,6 +17,7 @@ from torch._library.custom_ops import CustomOpDef
 import ktir
 from ktir.diagnostics import Diagnostic, KtirError
 from ktir.lang.base.arguments import shared, shares
+from ktir.lang.base.outside import Exactly
 from ktir.library import launches
 from ktir.library.kernels import Program, Source, Tensor, program_of, source_of, unknown
 from ktir.lowering.inductor.running import calls
@@ -142,7 +143,7 @@ class Operator:
             if not isinstance(value, Tensor | int) or isinstance(value, bool):
                 raise KtirError(f"{called}: argument '{name}' expects a tensor or a whole number, but got {value!r:.40}", where)
         try:
-            program = self._programs(tuple(given.items()), tuple((n, type(v), v) for n, v in known.items()), self.source.state())
+            program = self._programs(tuple(given.items()), tuple((n, Exactly(v)) for n, v in known.items()), self.source.state())
         except KtirError as error:
             raise self._at(where, f"{called} is not what its kernel takes", error) from None
         self._check_roles(called, program, {n for n, v in given.items() if isinstance(v, Tensor) and 0 in v.shape}, where)
@@ -156,8 +157,8 @@ class Operator:
         found.diagnostics += [*error.notes, *error.diagnostics[1:]]
         return found
 
-    def _program(self, given: tuple[tuple[str, Tensor | int], ...], known: tuple[tuple[str, type, Any], ...], _: object) -> Program:
-        return program_of(self.source, dict(given), {n: v for n, _, v in known})
+    def _program(self, given: tuple[tuple[str, Tensor | int], ...], known: tuple[tuple[str, Exactly], ...], _: object) -> Program:
+        return program_of(self.source, dict(given), {n: v.value for n, v in known})
 
     def _check_roles(self, called: str, program: Program, empty: set[str], where: str | None) -> None:
         allowed = {*self.made, *self.mutates}

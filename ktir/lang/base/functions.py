@@ -149,13 +149,14 @@ def _listed(operands: list[Any]) -> str:
 
 
 def operand_type(value: Any) -> Any:
-    """The type of an operand as NumPy's promotion takes it."""
+    """The type of an operand as NumPy's promotion takes it: Python's own numbers adapt to what they stand beside. Those of classes made of
+    them do not, of which `np.float64` is one."""
     if isinstance(value, bool):
         return np.dtype(bool)
-    if isinstance(value, int):
-        return int
-    if isinstance(value, float):
-        return float
+    if type(value) in (int, float):
+        return type(value)
+    if isinstance(value, int | float):
+        return np.asarray(value).dtype
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         raise Mistake(f"expects tiles and numbers, but got {kind_of(value)}")

@@ -279,7 +279,7 @@ def test_floats_in_whole_steps_are_counted_and_float64_is_explained() -> None:
             numbered.using(grid=3, on=on)(x, y := np.zeros_like(x), dtype=dtype, wide=False)
             assert np.array_equal(y, x + np.arange(5, -59, -1) * np.arange(1, 4)[:, None]), (dtype, on)
     x = x.astype(np.float32)
-    with pytest.raises(KtirError, match=r"NumPy makes float64 of float32 and int32 or int64; '.astype"):
+    with pytest.raises(KtirError, match=r"NumPy makes float64 of float32 and int32 or int64.*; '.astype"):
         numbered.using(grid=3, on="chip")(x, np.zeros_like(x), dtype=np.float32, wide=True)
 
 
