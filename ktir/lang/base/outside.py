@@ -1,4 +1,4 @@
-"""What a kernel's function reads from around it, and what it is given as parameters: to the bit, for a trace holds all of it as constants."""
+"""What a kernel reads from around it and is given as parameters: to the bit, for a trace holds all of it as constants."""
 
 from __future__ import annotations
 

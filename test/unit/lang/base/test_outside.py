@@ -35,7 +35,8 @@ def test_what_is_the_same_is_found() -> None:
     assert Exactly(NAN) == Exactly(NAN * 2)
     assert Exactly(np.float32(2)) == Exactly(np.float32(2))
     assert Exactly(-0.0) != Exactly(0.0)
-    assert frozen(ends := [1]) == frozen([1])
+    ends: list[Any] = [1]
+    assert frozen(ends) == frozen([1])
     ends.append(ends)
     assert frozen(ends) == frozen(ends)  # it ends
 
