@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ktir.lang.base.mistakes import Mistake, here
+from ktir.lang.base.ranges import Ranges
 
 _HOLE = re.compile(r"\$([apvLR]?)(\d+)")
 
@@ -131,6 +132,7 @@ class Builder:
         self.root = Region("kernel")
         self.stack = [self.root]
         self._numbers: dict[int, Value] = {}
+        self.ranges = Ranges()
 
     @property
     def is_divided(self) -> bool:

@@ -77,7 +77,7 @@ class Index:
         if (bound or compared) and method == "__call__" and not options:
             left, right = (Index.maybe(self._trace, x) if isinstance(x, Index | int | np.integer) else None for x in inputs)
             if left is not None and right is not None:
-                return self._op(f"arith.{bound} $0, $1 : index", left, right) if bound else left._compare(compared or "", right)
+                return self._op(bound, left, right) if bound else left._compare(compared or "", right)
         return self._trace.apply(ufunc, method, inputs, options)
 
     def _plus(self, other: Any, factor: int) -> Any:
@@ -89,8 +89,10 @@ class Index:
             terms[value] = terms.get(value, 0) + n * factor
         return Index(self._trace, terms, self._number + factor * right._number)
 
-    def _op(self, text: str, left: Index, right: Index) -> Index:
-        return Index.of(self._trace, self._trace.value(text, (left.emitted(), right.emitted()), "index"))
+    def _op(self, name: str, left: Index, right: Index) -> Index:
+        value = self._trace.value(f"arith.{name} $0, $1 : index", (left.emitted(), right.emitted()), "index")
+        self._trace.ranges.note(value, name, left, right)
+        return Index.of(self._trace, value)
 
     def __add__(self, other: Any) -> Any:
         return self._plus(other, 1)
@@ -113,7 +115,7 @@ class Index:
         for one, two in ((self, right), (right, self)):
             if two.known is not None:
                 return Index(self._trace, {v: n * two.known for v, n in one._terms.items()}, one._number * two.known)
-        return self._op("arith.muli $0, $1 : index", self, right)
+        return self._op("muli", self, right)
 
     __rmul__ = __mul__
 
@@ -125,7 +127,7 @@ class Index:
             raise Mistake("division by zero")
         if right.known == 1:  # as by a single slot
             return self
-        return self._op("arith.floordivsi $0, $1 : index", self, right)
+        return self._op("floordivsi", self, right)
 
     def __mod__(self, other: Any) -> Any:
         return NotImplemented if self._other(other) is None else self - (self // other) * other

@@ -273,7 +273,9 @@ class Kernel:
         kinds = tuple((a if known else int) if isinstance(a, int) else (a.shape, a.dtype) for a in arguments.values())
         given = tuple((n, frozen(p, self.function)) for n, p in parameters.items())
         key = (self.grid, *stated, kinds, given, outside(self.function))
-        return self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
+        found = self._traced.found(key, lambda: trace(self.function, arguments, parameters, self.grid, place, stated, known=known))
+        found.ranges.check(arguments)
+        return found
 
 
 def _where(grid: tuple[int, ...] | None) -> str:

@@ -204,7 +204,9 @@ class Tile(Derived, NDArrayOperatorsMixin):
         if self.size != 1 or family(element_of(self.dtype)) != "i":
             return None
         element = element_of(self.dtype)
-        return Index.of(self._build, self._build.value(f"arith.index_cast $0 : {element} to index", (self._extracted(element),), "index"))
+        value = self._build.value(f"arith.index_cast $0 : {element} to index", (self._extracted(element),), "index")
+        self._build.ranges.note(value, "held", self.dtype)
+        return Index.of(self._build, value)
 
     def _extracted(self, element: str) -> Value:
         """The one element of this tile."""
@@ -339,6 +341,7 @@ def as_tile(build: Builder, value: Any, dtype: Any = None) -> Tile:
         raw = value.emitted() if isinstance(value, Index) else value.value
         own = np.dtype(np.int64 if isinstance(value, Index) else bool)
         if isinstance(value, Index):
+            build.ranges.expect(value, own if dtype is None else dtype)
             raw = build.value("arith.index_cast $0 : index to i64", (raw,), "i64")
         element = element_of(own)
         return Tile.of(build, build.value(f"tensor.from_elements $0 : tensor<{element}>", (raw,), f"tensor<{element}>"), own)
@@ -397,7 +400,8 @@ def _counted(build: Builder, array: np.ndarray) -> Tile | None:
 
 def computed(build: Builder, lines: Sequence[str], operands: Sequence[Any], wanted: Sequence[Any], dtype: Any) -> Tile:
     """A tile computed element by element from tiles and numbers, which are broadcast."""
-    tiles = [x if isinstance(x, bool | int | float | np.generic) else as_tile(build, x) for x in operands]
+    numbers = bool | int | float | np.generic
+    tiles = [x if isinstance(x, numbers) else as_tile(build, x, to) for x, to in zip(operands, wanted, strict=True)]
     shapes = [x.shape for x in tiles if isinstance(x, Tile)]
     try:
         shape = np.broadcast_shapes(*shapes)

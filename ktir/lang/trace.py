@@ -58,13 +58,15 @@ class Trace(Builder):
         if known[0] is not None and known[1] is not None and known[0] >= known[1]:
             self.idle = True
             return
-        bounds = [self.index(x).emitted() for x in (start, stop, step)]
+        ends = [self.index(x) for x in (start, stop)]
+        bounds = [x.emitted() for x in (*ends, self.index(step))]
         at = here()
         self._controls = True
         region = Region("loop", at)
         self.stack.append(region)
         induction = Value("index", region)
         region.arguments.append(induction)
+        self.ranges.note(induction, "from", *ends)
         lx, finished = self.lx, False
         try:
             yield Index.of(self, induction)
@@ -75,7 +77,7 @@ class Trace(Builder):
         self._leave(region)
         if self.checking == 0:
             self.lx = lx
-            yield from self._second(region)
+            yield from self._second(region, ends)
         self._close_loop(region, bounds, at)
 
     def _leave(self, region: Region) -> None:
@@ -83,11 +85,12 @@ class Trace(Builder):
             raise Mistake(INTERLEAVED, region.location)
         self.stack.pop()
 
-    def _second(self, first: Region) -> Iterator[Index]:
+    def _second(self, first: Region, ends: Sequence[Index]) -> Iterator[Index]:
         """The second trip of a loop, which must be as the first."""
         second = Region("loop", first.location)
         self.stack.append(second)
         second.arguments.append(Value("index", second))
+        self.ranges.note(second.arguments[0], "from", *ends)
         self.checking += 1
         finished = False
         try:
@@ -184,6 +187,8 @@ class Trace(Builder):
         if not self._tiles:
             ids = self.at_first(f"ktdp.get_compute_tile_id : {', '.join(['index'] * len(grid))}", (), *["index"] * len(grid))
             self._tiles = [Index.of(self, v) for v in ids]
+            for value, count in zip(ids, grid, strict=True):
+                self.ranges.note(value, "from", self.index(0), self.index(count))
         if axis is not None:
             return self._tiles[axis]
         return sum((t * prod(grid[i + 1 :]) for i, t in enumerate(self._tiles)), start=Index.of(self, 0))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import ktir.lang.arrays  # noqa: F401  (tiles have NumPy's functions by it)
 from ktir.lang.base.mistakes import RETURNS, Mistake, of_python
+from ktir.lang.base.ranges import Ranges
 from ktir.lang.base.scalars import element_of
 from ktir.lang.control import running
 from ktir.lang.exchange import Exchange, emitted
@@ -59,6 +60,8 @@ class Traced:
     """Per argument `input`, `output`, `input_output`, `number`, or `unused`: memory that no tile of a grid touches."""
     tiles: tuple[int, ...] | None
     """The grid, of one tile for a kernel that has none but loops or conditions; None for what the compiler divides."""
+    ranges: Ranges = field(default_factory=Ranges, compare=False, repr=False)
+    """What numbers have to fit."""
 
     def written(self, arguments: Iterable[str]) -> list[str]:
         """Those arguments into which the kernel stores, of the names of all in order."""
@@ -84,6 +87,7 @@ def trace(
         tracing.root.arguments.append(base)
         if isinstance(value, int):
             given[name] = tracing.index(value) if known else Index.of(tracing, base)
+            tracing.ranges.note(base, "given", name)
         else:
             given[name] = Memory(tracing, value.shape, value.dtype, base)
     token = running.set(tracing)
@@ -106,6 +110,7 @@ def trace(
         _text(function.__name__, tracing, given, roles, location, stated),
         roles,
         grid or ((1,) if tracing.is_divided else None),
+        tracing.ranges.settled(),
     )
 
 

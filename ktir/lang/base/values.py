@@ -11,6 +11,7 @@ from ktir.lang.base.mistakes import Mistake
 from ktir.lang.base.scalars import ELEMENTS, element_of, family, is_float, literal
 
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divmod"})
+_COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 
 class Values(np.ndarray):
@@ -37,6 +38,11 @@ class Values(np.ndarray):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if ufunc.__name__ in _DIVISIONS and len(inputs) == 2 and np.result_type(*inputs).kind == "i" and not np.all(inputs[1]):
             raise Mistake(f"'np.{ufunc.__name__}' divides integers by zero")
+        if ufunc.__name__ in _COMPARISONS:  # they alone let integers pass that the type beside them does not hold
+            held = [x.dtype for x in inputs if isinstance(x, np.ndarray)]
+            for number in inputs:
+                if isinstance(number, int) and not isinstance(number, bool) and all(d.kind == "i" for d in held):
+                    literal(number, np.result_type(*held))
         wanted = options.get("dtype")
         if method == "reduce" and wanted is not None:
             inputs = (converted(inputs[0], np.dtype(wanted)), *inputs[1:])
@@ -78,7 +84,10 @@ def tile_of(value: Any) -> Any:
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """What is stored to elements of a type: floats become integers as they do in `Values.astype`."""
+    """What is stored to elements of a type: floats become integers as they do in `Values.astype`. Raises Mistake for an integer of Python
+    that they do not hold."""
+    if dtype.kind == "i" and isinstance(value, int) and not isinstance(value, bool):
+        literal(value, dtype)
     if dtype.kind != "i" or np.asarray(value).dtype.kind not in "fV":
         return value
     return np.asarray(value).view(Values).astype(dtype)
