@@ -85,21 +85,28 @@ class Memory(Shaped, NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         parts = self._parts(key)
         tile = as_tile(self._trace, value, self.dtype)
-        self._done.add("store")
         access, extents, shape, dims = self._access(parts)
         kept = [dims.index(d) if d in dims else -1 for d in range(len(shape))]
         data = tile._placed_in(tuple(shape), extents, kept, self.dtype)
         self._trace.emit(f"ktdp.store $0, $1 : {data.type}, {_stripped(extents)}", (data, access))
+        self._wrote()
 
     def _add(self, key: Any, value: Any) -> None:
         """Add to elements, to one of them as often as the key names it."""
         parts = self._parts(key)
         tile = as_tile(self._trace, value, self.dtype)
-        self._done |= {"load", "store"}
+        self._done.add("load")
         access, extents, shape, dims = self._access(parts)
         kept = [dims.index(d) if d in dims else -1 for d in range(len(shape))]
         data = tile._placed_in(tuple(shape), extents, kept, self.dtype)
         self._trace.emit(f"ktir.scatter_add $0, $1 : {data.type}, {access.type}", (data, access))
+        self._wrote()
+
+    def _wrote(self) -> None:
+        """Integers that were loaded from here are no longer what lies here."""
+        self._done.add("store")
+        own = {view for key, view in self._trace.views.items() if key[0] is self._base}
+        self._trace.stale.update(value for value, (view, _) in self._trace.origins.items() if view in own)
 
     def __iter__(self) -> Any:
         raise Mistake("memory is read by keys, as x[0]; a loop over its rows is 'for i in range(x.shape[0])'")
@@ -189,6 +196,8 @@ class Memory(Shaped, NDArrayOperatorsMixin):
         trace = self._trace
         value, dims = tile.placed()
         found = trace.origins.get(value)
+        if value in trace.stale:
+            raise Mistake("a key takes a tile of numbers that were loaded before their argument was written; load them again")
         if found is not None and found[0].region in trace.stack:
             return found[0], found[1], dims
         if value in trace.ragged:

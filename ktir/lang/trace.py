@@ -34,6 +34,8 @@ class Trace(Builder):
         """Loops whose second trip is being traced."""
         self.origins: dict[Value, tuple[Value, list[Index]]] = {}
         """Of integers that were loaded, the view and from where on."""
+        self.stale: set[Value] = set()
+        """Integers that were loaded from what has been written since."""
         self.ragged: set[Value] = set()
         """Integers that were loaded from where memory may end."""
         self.views: dict[tuple[Any, ...], Value] = {}
