@@ -13,6 +13,10 @@ from ktir.vllm import upstream
 upstream.without_torchvision_kernels()  # before anything of vLLM or transformers imports it
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
 ADAPTERS = "ktir.vllm.adapters.PlainAdapters"
+GRAMMARS = "xgrammar"
+"""What follows grammars, where nobody chooses: an engine has one, and that one refuses. vLLM's "auto" checks each request with one that
+takes it, and follows it with that of the first request, which lets rules go or fails.
+"""
 CARD_BYTES = 128 << 30
 """Memory of the card."""
 SEATS, TOKENS = 16, 512
@@ -104,6 +108,9 @@ class SpyrePlatform(upstream.Platform):
             parallel.worker_cls = "ktir.vllm.worker.SpyreWorker"
         parallel.disable_custom_all_reduce = True
         scheduler.async_scheduling = False  # it needs streams and events of an accelerator
+        structured = vllm_config.structured_outputs_config
+        if structured.backend == "auto":
+            structured.backend = GRAMMARS
         vllm_config.compilation_config.cudagraph_capture_sizes = []
         if vllm_config.model_config is not None:
             vllm_config.model_config.disable_cascade_attn = True

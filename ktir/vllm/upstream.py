@@ -149,8 +149,8 @@ def set_batches(seats: int, tokens: int) -> None:
 
 
 def let_requests_be_refused() -> None:
-    """Let the server answer what is wrong with a request, which the pinned one partly takes for failures of its own and keeps to itself.
-    Numbers that have no bytes on the way to the engine are wrong too.
+    """Let the server answer what is wrong with a request, which the pinned one partly takes for failures of its own and keeps to itself:
+    whatever its checks stumble over, as over a word without tokens. Numbers that have no bytes on the way to the engine are wrong too.
     """
     processor: Any = import_module("vllm.v1.engine.input_processor").InputProcessor
     if hasattr(processor.process_inputs, "__wrapped__"):
@@ -165,6 +165,8 @@ def let_requests_be_refused() -> None:
             return process_inputs.__wrapped__(self, request_id, prompt, params, *others, **options)
         except (ValueError, TypeError, OverflowError) as error:
             raise refused(str(error)) from error
+        except (AssertionError, AttributeError, LookupError) as error:
+            raise refused(f"the request is not what is expected here: {str(error) or type(error).__name__}") from error
 
     processor.process_inputs = process_inputs
 

@@ -35,6 +35,9 @@ MALFORMED: list[dict[str, Any]] = [
     {"extra_body": {"top_k": 2**70}},
     {"extra_body": {"structured_outputs": {"regex": "["}}},
     {"extra_body": {"structured_outputs": {"json": {"type": "none"}}}},
+    {"extra_body": {"structured_outputs": {"json": {"$ref": "#"}}}},
+    {"extra_body": {"structured_outputs": {"json": {"type": "integer", "multipleOf": 5}}}},
+    {"extra_body": {"bad_words": [" "]}},
 ]
 BODIES = [
     b"",
