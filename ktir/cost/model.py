@@ -8,7 +8,18 @@ from typing import NamedTuple
 from ktir.cost.attention import attention_cost, takes_whole_rows
 from ktir.cost.estimate import Cost, Term, combine, delivery_cycles, half, kernel_start, multiply_cycles, widening_waits
 from ktir.cost.problem import Operand, Problem
-from ktir.cost.tiles import BLOCK_BYTES, BLOCK_ENTRIES, MOST_BLOCKS, Share, Tiles, block_cycles, matmul_tiles, overlapping_rows, waits
+from ktir.cost.tiles import (
+    BLOCK_BYTES,
+    BLOCK_ENTRIES,
+    MOST_BLOCKS,
+    Share,
+    Tiles,
+    block_cycles,
+    matmul_tiles,
+    overlapping_rows,
+    part_cycles,
+    waits,
+)
 from ktir.isa.cycles import turnaround_cycles
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -93,9 +104,10 @@ class Model:
         first, second = self.problem.inputs[:2]
         passes, rate = prod(division.shares[i] for i in self._batches), self.target.dram_bytes_per_cycle
         own, weights = (self.bytes[o.name] / rate / passes for o in (first, second))
+        alone = self.problem.alone and not self._batches and all(division.splits[i] == 1 for i in self._reduced)
         result = 0.0 if self.problem.output.resident else self.bytes[self.problem.output.name] / rate / passes
         others = sum(self.bytes[o.name] for o in self.problem.inputs[2:] if not o.resident) / rate / passes
-        return matmul_tiles(Share(m, n, k, own, weights, result, others, self.problem.widening), self.target)
+        return matmul_tiles(Share(m, n, k, own, weights, result, others, self.problem.widening, alone), self.target)
 
     def _shares(self, division: Division) -> tuple[int, int, int, int]:
         """A core's batches, rows, sticks of columns, sticks of the reduced loop."""
@@ -186,11 +198,13 @@ class Model:
         passes = batches * tiles.trips
         blocks = passes * n * k
         drains = passes * n
+        parts = passes * part_cycles(tiles.rows, n, tiles.k_parts, target)
         feed = blocks * (LANES + rows)
         terms = [
             Term("PT", "blocks of 64x64 weights", multiply_cycles(rows, blocks, target), 0.0, blocks),
             Term("PT", "weights are widened", widening_waits(rows, drains, k, problem.widening, target), 0.0, blocks),
             Term("PT", "drains", drains * (target.pt_fill_cycles + rows), 0.0, drains),
+            Term("PT", "sums of parts are added", parts, 0.0, passes * n * (tiles.k_parts - 1)),
             Term("SFP", "epilogue", drains * rows * problem.vector_cycles, 0.0, drains),
             Term("LX", "weights and rows to PT", feed, feed * STICK_BYTES),
         ]
@@ -207,7 +221,8 @@ class Model:
             self._load(operand, division, 1, terms)
         share = Share(tiles.rows * tiles.trips, n, k, own, weights, self._store(division, terms) / batches)
         filled = tiles.kept and not self._batches  # else they are loaded while the batch before is worked on
-        waiting = waits(share, tiles.trips, tiles.streamed, filled, block_cycles(tiles.rows, n, k, target, problem.widening), target)
+        block = block_cycles(tiles.rows, n, k, target, problem.widening)
+        waiting = waits(share, tiles.trips, tiles.streamed, filled, block, target, tiles.k_parts)
         terms.append(Term("fill", "the first block comes, the last one leaves", waiting))
         if not self._batches:  # else they leave while the next batch is loaded
             terms.append(Term("tail", "results that leave when all has been loaded", share.result / (tiles.trips * n)))

@@ -72,6 +72,7 @@ class Problem:
     """One op, or one kernel around one op. `kind`: `matmul` (two operands share a reduction loop), `vector`, or `softmax` (`scores` say of
     what; the first inputs are the second operands of its matmuls, and `vector_cycles` are those of a stick of keys).
 
+    `alone`: of a matmul, that its kernel multiplies nothing else, and stores what is computed of its result element by element.
     `vector_cycles` is what the vector unit needs per stick: of the result of a matmul (its epilogue), of the iteration space otherwise;
     `widening` what it needs for a block of a matmul's weights before the array can take it.
     Raises ValueError for loops and operands that do not fit together.
@@ -84,6 +85,7 @@ class Problem:
     vector_cycles: float = 1.0
     scores: Scores | None = None
     widening: float = 0.0
+    alone: bool = False
 
     def __post_init__(self) -> None:
         names = [loop.name for loop in self.loops]
@@ -144,13 +146,14 @@ class Problem:
 
 class MatmulShape(NamedTuple):
     """A matmul of so many rows, sticks of columns and sticks of the reduced loop; bytes of an element of its weights, and cycles in which
-    the vector unit widens a block of them."""
+    the vector unit widens a block of them; `alone` as of a problem."""
 
     rows: int
     sticks: int
     depth: int
     weight_bytes: int = 2
     widening: int = 0
+    alone: bool = False
 
 
 def matmul(
@@ -184,7 +187,7 @@ def matmul(
         return Operand(label, (*lead, rows, columns), choices, output=output)
 
     operands = (operand("a", "m", "k"), operand("w", "k", "n"), *extra, operand("c", "m", "n", True))
-    return Problem(name, tuple(loops), operands, "matmul", vector_cycles)
+    return Problem(name, tuple(loops), operands, "matmul", vector_cycles, alone=batch == 1)
 
 
 def pointwise(

@@ -2,12 +2,13 @@
 
 A block of rows is multiplied with one stick of columns after the other, along the whole reduced loop. Its rows are loaded as a whole, the
 next block's meanwhile; or stick by stick as they are needed, again for each stick of columns, which takes little scratchpad however long
-rows are. Weights stream by in blocks of 64x64, again for each block of rows; or the first block of rows leaves them in the scratchpad.
+rows are; or the reduced loop is cut into parts, one after the other, and the sums of all sticks of columns stay meanwhile. Weights stream
+by in blocks of 64x64, again for each block of rows; or the first block of rows leaves them in the scratchpad.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -37,6 +38,15 @@ BLOCK_BYTES = LANES * STICK_BYTES
 
 _RESULT_STICKS = 2
 """Sticks of the result of a block in flight."""
+
+SUM_STICKS = 2
+"""Sticks of scratchpad that a row's sums of a stick of columns take, in f32."""
+
+PART_BUFFERS = ROW_BUFFERS + 1
+"""Parts of the reduced loop of a block in flight: the last one, in which results leave, is loaded apart."""
+
+_FEWEST_PART_STICKS = 4
+"""Sticks of a part of the reduced loop, at least: the sums are drained after each."""
 
 STORED_ROWS = 32
 """Rows of a finished stick that are stored at a time, at most: what is loaded meanwhile does not wait for all of them."""
@@ -72,7 +82,8 @@ def overlapping_rows(share: int, outer: int, sticks: int) -> int:
 
 class Share(NamedTuple):
     """A core's part of a matmul: rows, sticks of columns and of the reduced loop, and the cycles that memory takes for each operand once,
-    all cores together. `others`: for what else the kernel reads. `widening`: cycles in which a block of weights is widened."""
+    all cores together. `others`: for what else the kernel reads. `widening`: cycles in which a block of weights is widened. `alone`:
+    nothing else is multiplied, and the result is stored as it is finished."""
 
     rows: int
     n: int
@@ -82,16 +93,19 @@ class Share(NamedTuple):
     result: float
     others: float = 0.0
     widening: float = 0.0
+    alone: bool = False
 
 
 class Tiles(NamedTuple):
-    """Blocks of `rows` rows (an even number), `trips` of them. `streamed`: rows come stick by stick. `kept`: weights are loaded once."""
+    """Blocks of `rows` rows (an even number), `trips` of them. `streamed`: rows come stick by stick. `kept`: weights are loaded once.
+    `k_parts`: parts of the reduced loop, between which the sums of all columns stay."""
 
     rows: int
     trips: int
     streamed: bool
     kept: bool
     lx_bytes: int
+    k_parts: int = 1
 
     def row_reads(self, n: int) -> int:
         """How often a core with `n` sticks of columns reads its rows."""
@@ -117,11 +131,26 @@ def block_cycles(rows: int, n: int, k: int, target: Target, widening: float = 0.
     return multiply_cycles(own, n * k, target) + n * (target.pt_fill_cycles + own) + widening_waits(own, n, k, widening, target)
 
 
-def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float, target: Target) -> float:
+def part_cycles(rows: int, n: int, k_parts: int, target: Target) -> float:
+    """PT: what it waits where the reduced loop of a block of rows is cut into parts: the vector unit adds the sums of each to those so far,
+    which LXLU brings before the next weights."""
+    added = SUM_STICKS * half(rows, target.corelets) + target.sfp_latency + target.signal_cycles
+    return (k_parts - 1) * n * (target.pt_fill_cycles + added + target.pt_weight_cycles)
+
+
+def part_count(rows: int, n: int, k: int, room: int) -> int:
+    """The fewest equal parts of a reduced loop of `k` sticks such that `PART_BUFFERS` of them fit `room` sticks of scratchpad beside the
+    sums of `rows` rows in `n` sticks of columns; 0 if none do."""
+    left = room // rows - SUM_STICKS * n - _RESULT_STICKS
+    fits = (parts for parts in range(2, k // _FEWEST_PART_STICKS + 1) if k % parts == 0 and PART_BUFFERS * (k // parts) <= left)
+    return next(fits, 0)
+
+
+def waits(share: Share, trips: int, streamed: bool, kept: bool, block: float, target: Target, k_parts: int = 1) -> float:
     """Cycles in which PT waits for memory although it is the slower one: until the first rows are there, for weights that all come while
     the first block is worked on (`block` cycles), and until the last results are gone; or what it takes to have less of these."""
     own = share.first / trips
-    lead, more = (own / share.k, own * share.n) if streamed else (own, own if trips > 1 else 0.0)
+    lead, more = (own / share.k, own * share.n) if streamed else (own / k_parts, own if trips > 1 else 0.0)
     late = max(0.0, share.second + more - block) if kept else 0.0
     rows = last_rows(share, share.rows // trips, trips, streamed, kept, target)
     end = share.result / (trips * share.n)
@@ -160,11 +189,11 @@ def last_rows(share: Share, rows: int, trips: int, streamed: bool, kept: bool, t
     return (rows - last, last) if saved > _CUT_SAVES * trips * most else ()
 
 
-def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target) -> float:
+def tile_cycles(share: Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target, k_parts: int = 1) -> float:
     """Cycles of a share that is cut so. A block is charged what the first one waits for answers, though others may hide it."""
-    block = block_cycles(rows, share.n, share.k, target, share.widening)
+    block = block_cycles(rows, share.n, share.k, target, share.widening) + part_cycles(rows, share.n, k_parts, target)
     memory = share.first * (share.n if streamed else 1) + share.second * (1 if kept else trips) + share.result + share.others
-    return max(trips * block + waits(share, trips, streamed, kept, block, target), memory) + trips * kernel_start(target)
+    return max(trips * block + waits(share, trips, streamed, kept, block, target, k_parts), memory) + trips * kernel_start(target)
 
 
 @lru_cache(maxsize=16384)
@@ -197,4 +226,20 @@ def matmul_tiles(share: Share, target: Target) -> Tiles | None:
                     best = cycles, Tiles(rows, trips, streamed, kept, held + rows * sticks * STICK_BYTES)
                 if cycles <= 1.002 * least:
                     return best[1]
+    for found in _in_parts(share, most, target) if share.alone else ():
+        if best is None or found[0] < best[0]:
+            best = found
     return None if best is None else best[1]
+
+
+def _in_parts(share: Share, most: int, target: Target) -> Iterator[tuple[float, Tiles]]:
+    """Blocks of at most `most` rows along parts of the reduced loop, with what they take."""
+    held = WEIGHT_BUFFERS * BLOCK_BYTES
+    room = (target.lx_planned_bytes - held) // STICK_BYTES
+    for trips in sorted({int(-(-share.rows // most) * factor) for factor in _MORE_TRIPS}):
+        rows = -(-share.rows // trips)
+        rows += rows % 2
+        if parts := part_count(rows, share.n, share.k, room):
+            sticks = PART_BUFFERS * share.k // parts + SUM_STICKS * share.n + _RESULT_STICKS
+            cycles = tile_cycles(share, rows, trips, False, False, target, parts)
+            yield cycles, Tiles(rows, trips, False, False, held + rows * sticks * STICK_BYTES, parts)

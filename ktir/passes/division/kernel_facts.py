@@ -95,6 +95,19 @@ class KernelFacts:
             return TAPS
         return None
 
+    @cached_property
+    def multiplies_alone(self) -> bool:
+        """Whether the kernel is one matmul of what it loads, and stores that, or what one op makes of each element."""
+        if len(self.contractions) != 1 or len(self.ops) > 2 or self.contractions[0].taps:
+            return False
+        (item,), others = self.contractions, [op for op in self.ops if not isinstance(op, Contraction)]
+        stored = {store.value for store in self.stores}
+        if item.sources[0] in self.made or not others:
+            return not others and item.value in stored
+        (other,) = others
+        fused = isinstance(other, Pointwise) and not other.positional and item.value in other.sources and item.value not in stored
+        return fused and other.walks[other.sources.index(item.value)] == other.walks[-1] and other.value in stored
+
     def walked(self, item: Op, operand: int) -> tuple[str, ...]:
         """Names of the axes that an operand of an op runs along (the result is operand -1)."""
         axes = self.axes[item.number]
@@ -145,7 +158,7 @@ class KernelFacts:
     def matmul(self) -> Problem:
         """The longest matmul, with all that the kernel reads."""
         item = max(self.contractions, key=lambda i: i.matmul_extents)
-        _, sticks, depth, weight_bytes, widening = item.matmul_shape
+        _, sticks, depth, weight_bytes, widening, _ = item.matmul_shape
         first, second = self.walked(item, 0), self.walked(item, 1)
         own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
         others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]

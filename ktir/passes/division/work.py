@@ -81,7 +81,7 @@ def divide(facts: KernelFacts, hint: Hint) -> Work:
     if facts.whole:
         hint = _whole(hint, ["m"])
     if facts.columns:
-        shape = max(item.matmul_shape for item in facts.contractions)
+        shape = max(item.matmul_shape for item in facts.contractions)._replace(alone=facts.multiplies_alone)
         plan = column_division(shape, facts.target, hint, facts.whole_depth)
         (row_splits, column_splits, sums), (share, sticks, depth) = plan.division.splits, plan.division.shares
         return Work((row_splits,), (share,), column_splits, sticks, plan, sums, depth)

@@ -88,7 +88,7 @@ def _problem(shape: MatmulShape) -> Problem:
         return Operand(name, (first, second), tuple(layouts), bytes_, output=output, resident=output, whole_bytes=whole)
 
     operands = (operand("rows", "m", "k"), operand("weights", "k", "n", shape.weight_bytes), operand("result", "m", "n", output=True))
-    return Problem(f"matmul of {shape.rows} rows", loops, operands, widening=shape.widening)
+    return Problem(f"matmul of {shape.rows} rows", loops, operands, widening=shape.widening, alone=shape.alone)
 
 
 def wishes(work_div: str) -> Hint:

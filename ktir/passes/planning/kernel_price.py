@@ -21,6 +21,7 @@ from ktir.cost.tiles import (
     block_cycles,
     matmul_tiles,
     overlapping_rows,
+    part_cycles,
     stream_buffers,
 )
 from ktir.passes.division.kernel_facts import KernelFacts, Reading
@@ -62,6 +63,7 @@ class _Price:
         """Axes that are loops, outer to inner."""
         self.outer = prod(self.shares[name] for name in self.batches)
         self.streamed = self.kept = False
+        self.k_parts = 1
         self.rows = self._block_rows()
         self.row_trips = -(-self.shares["m"] // self.rows)
         self.trips = self.outer * self.row_trips
@@ -88,9 +90,18 @@ class _Price:
             item = max(self.facts.contractions, key=lambda i: i.matmul_extents)
             rate = self.target.dram_bytes_per_cycle
             first, second, result = (tensor.bytes / rate for tensor in (*item.sources, item.value))
-            own = Share(share, self._columns(item), self._depth(item), first, second, result, widening=item.widening)
+            own = Share(
+                share,
+                self._columns(item),
+                self._depth(item),
+                first,
+                second,
+                result,
+                widening=item.widening,
+                alone=self.work.sums == 1 and self.facts.multiplies_alone,
+            )
             if (tiles := matmul_tiles(own, self.target)) is not None:
-                self.streamed, self.kept = tiles.streamed, tiles.kept
+                self.streamed, self.kept, self.k_parts = tiles.streamed, tiles.kept, tiles.k_parts
                 return min(tiles.rows, share)
         return min(share, most)
 
@@ -135,6 +146,7 @@ class _Price:
         sticks = self._columns(item)
         depth = self._depth(item)
         pt = block_cycles(self.rows, sticks, depth, self.target, item.widening)
+        pt += part_cycles(self.rows, sticks, self.k_parts, self.target)
         vector = own * sticks if fused is None else self._vector(fused)
         return Stage(pt, vector + sticks * depth * item.widening, loads, needs, stores)
 
@@ -215,6 +227,8 @@ class _Price:
         if matmul is not None and self.streamed:
             again, depth = self._columns(matmul), self._depth(matmul)
             return Load("rows", moved * again, cycles * again, times, ROW_STICKS, again * depth, members=members)
+        if matmul is not None and self.k_parts > 1:
+            return Load("rows", moved, cycles, times, ROW_BUFFERS, self.k_parts, answers, members)
         return Load("rows", moved, cycles, times, stream_buffers(max(int(own), 1), answers, self.target), 0, answers, members)
 
     def _weights(self, item: Contraction, key: Reading) -> Load:

@@ -27,7 +27,7 @@ from ktir.passes.residence.pool_accesses import accesses_by_argument, called_ker
 from ktir.passes.residence.resident_candidates import ENTRY_BYTES, Candidates, moment
 from ktir.passes.residence.resident_choice import Candidate, choose
 from ktir.passes.residence.unused_arguments import drop_arguments
-from ktir.passes.tiling.tile_facts import facts_of
+from ktir.passes.tiling.plan.tile_facts import facts_of
 from ktir.passes.tiling.tile_hints import OnlineSoftmax, Wishes, decide
 from ktir.pipeline import AtLeast, Pass
 from ktir.target import LANES, Target

@@ -16,9 +16,9 @@ from ktir.diagnostics import refused
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, affine_map, element_of, fill, generic, index_constant, index_sum
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
-from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import TilePlan
-from ktir.passes.tiling.tile_views import IndirectWindow, Place, Window, first_stick, line_view, tile_of, window
+from ktir.passes.tiling.plan.tile_facts import TileFacts
+from ktir.passes.tiling.plan.tile_plan import TilePlan
+from ktir.passes.tiling.plan.tile_views import IndirectWindow, Place, Window, first_stick, line_view, tile_of, window
 from ktir.target import LANES
 
 Taps = Mapping[int, ir.Value]
@@ -165,12 +165,12 @@ class Blocks:
         shape = [self.part.count, *list(ir.RankedTensorType(block.type).shape)[1:]]
         return part(block, [index_constant(first) if isinstance(first, int) else first], shape)
 
-    def load_stick(self, op: ir.Operation, number: ir.Value, taps: Taps | None = None) -> ir.Value:
-        """Load one stick of the block, at one of `taps`."""
+    def load_sticks(self, op: ir.Operation, number: ir.Value, count: int = 1, taps: Taps | None = None) -> ir.Value:
+        """Load some sticks of the block, at one of `taps`."""
         value = op.results[0]
         rows, lanes = self.place(value).rows, ir.RankedTensorType(value.type).shape[-1]
         with op.location:
-            tile = self.window(op, value, taps=taps).tile(number, self.row if rows > 1 else 0, [1, rows, lanes])
+            tile = self.window(op, value, taps=taps).tile(number, self.row if rows > 1 else 0, [count, rows, lanes])
             return ktdp.load(tile, ir.RankedTensorType(value.type).element_type)
 
     def store(self, op: ir.Operation) -> None:
@@ -243,9 +243,14 @@ def filled_along(count: int, into: ir.Value, fill_: Callable[[int | ir.Value, ir
     """A tensor that `fill_` fills part by part, in a loop if there are several."""
     if count == 1:
         return fill_(0, into)
-    loop = scf.ForOp(index_constant(0), index_constant(count), index_constant(1), [into])
+    return carried_along(0, count, 1, into, fill_)
+
+
+def carried_along(start: int, stop: int, step: int, carried: ir.Value, build: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """A loop that carries one value; `build` gets its counter and what is carried."""
+    loop = scf.ForOp(*(index_constant(v) for v in (start, stop, step)), [carried])
     with ir.InsertionPoint(loop.body):
-        scf.YieldOp([fill_(loop.induction_variable, loop.inner_iter_args[0])])
+        scf.YieldOp([build(loop.induction_variable, loop.inner_iter_args[0])])
     return loop.results[0]
 
 

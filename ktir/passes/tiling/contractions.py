@@ -26,9 +26,9 @@ from ktir.dialects.structured import (
     sum_of_products,
 )
 from ktir.mlir import arith, ir, is_a, scf, tensor
-from ktir.passes.tiling.blocks import Blocks, filled_along, insert_part, insert_stick, part, rebuilt, stick, times
-from ktir.passes.tiling.tile_facts import Matmul
-from ktir.passes.tiling.tile_views import IndirectWindow, Window
+from ktir.passes.tiling.blocks import Blocks, carried_along, filled_along, insert_part, insert_stick, part, rebuilt, stick, times
+from ktir.passes.tiling.plan.tile_facts import Matmul
+from ktir.passes.tiling.plan.tile_views import IndirectWindow, Window
 from ktir.target import LANES, is_byte
 
 
@@ -144,6 +144,9 @@ class _Walk(NamedTuple):
 
 def build(blocks: Blocks, m: Matmul) -> None:
     """One contraction, with what is fused into it, and those that are computed with it."""
+    if blocks.plan.k_parts > 1:
+        _build_in_parts(blocks, m)
+        return
     walks = [_Walk.of(blocks, each) for each in blocks.facts.computed_with(m)]
     target = walks[-1].target
     stores = blocks.plan.stored.get(target, ())
@@ -173,6 +176,40 @@ def build(blocks: Blocks, m: Matmul) -> None:
     blocks.whole.update(zip((walk.m.op for walk in walks if walk.filling), kept, strict=True))
 
 
+def _build_in_parts(blocks: Blocks, m: Matmul) -> None:
+    """One contraction along one part of K after the other. In the last one each stick of columns is finished, and leaves."""
+    walk, element = _Walk.of(blocks, m), element_of(m.result)
+    sticks, source = m.k // blocks.plan.k_parts, m.g.inputs[0].owner.operation
+    weights = Weights.of(blocks, m)
+
+    def column(rows: ir.Value, first: ir.Value, n: ir.Value, sums: ir.Value) -> ir.Value:
+        """The sums of a stick of columns, with those along the part that begins at `first`."""
+
+        def step(k: ir.Value, so_far: ir.Value) -> ir.Value:
+            at = index_sum(first, k)
+            b, _ = weights.block(*((at, n) if k_in_stick(m.g) else (n, at)), element_of(m.g.inputs[0]))
+            return multiply(m.g, stick(rows, k), b, so_far)
+
+        own = carried_along(0, sticks, 1, filled([1, blocks.plan.block_rows, LANES], element, 0.0), step)
+        return elementwise([stick(sums, n), own], blocks.empty(1, element), lambda x: arith.AddFOp(x[0], x[1]).result)
+
+    def along_part(first: ir.Value, sums: ir.Value) -> ir.Value:
+        rows = blocks.load_sticks(source, first, sticks)
+        return carried_along(0, m.n, 1, sums, lambda n, so_far: insert_stick(column(rows, first, n, so_far), so_far, n))
+
+    sums = carried_along(0, m.k - sticks, sticks, filled([m.n, blocks.plan.block_rows, LANES], element, 0.0), along_part)
+    last = index_constant(m.k - sticks)
+    rows = blocks.load_sticks(source, last, sticks)
+
+    def leave(n: ir.Value) -> None:
+        finished = _epilogue(blocks, walk.consumer, {m.result: column(rows, last, n, sums)}, n, element_of(walk.target))
+        for store in blocks.plan.stored[walk.target]:
+            with store.location:
+                blocks.store_rows(store, finished, n)
+
+    blocks.along(0, m.n, 1, leave)
+
+
 def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, filling: Sequence[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
     """The loops over taps and K for one stick of columns: their accumulator, and the tensor that they have filled with weights, if they do
     that. `weights`: those of all taps, None where each tap has its own."""
@@ -188,7 +225,7 @@ def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, fillin
             if rows in blocks.plan.covers:
                 a = blocks.windowed(rows, k, at_taps)
             elif rows in blocks.plan.streamed:
-                a = blocks.load_stick(rows.owner.operation, k, at_taps)
+                a = blocks.load_sticks(rows.owner.operation, k, taps=at_taps)
             else:
                 a = stick(blocks.built[rows], k)
             b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), element_of(rows), so_far)

@@ -19,7 +19,7 @@ from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.passes.tiling.blocks import Blocks, Input, Part, insert_stick, part, pointwise, stick, times
 from ktir.passes.tiling.contractions import Weights, multiply, widened
 from ktir.passes.tiling.key_pieces import in_piece
-from ktir.passes.tiling.tile_facts import Matmul
+from ktir.passes.tiling.plan.tile_facts import Matmul
 from ktir.target import LANES
 
 Task = Callable[[], None]

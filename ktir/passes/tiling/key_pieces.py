@@ -13,8 +13,8 @@ from ktir.dialects.structured import element_of, index_constant
 from ktir.mlir import arith, ir, is_a, tensor
 from ktir.passes.tiling.blocks import Blocks, Part, insert_part, times
 from ktir.passes.tiling.contractions import whole_shape
-from ktir.passes.tiling.tile_facts import Matmul
-from ktir.passes.tiling.tile_plan import Keys
+from ktir.passes.tiling.plan.tile_facts import Matmul
+from ktir.passes.tiling.plan.tile_plan import Keys
 from ktir.target import LANES
 
 

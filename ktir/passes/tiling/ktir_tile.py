@@ -14,7 +14,7 @@ from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.mlir import func, ir
-from ktir.passes.tiling.tile_facts import facts_of
+from ktir.passes.tiling.plan.tile_facts import facts_of
 from ktir.passes.tiling.tile_hints import OnlineSoftmax, Wishes, decide
 from ktir.passes.tiling.tile_writer import TOLERANCE, write
 from ktir.pipeline import AtLeast, Pass
@@ -30,7 +30,9 @@ class TilePass(Pass):
 
     name: ClassVar[str] = "ktir-tile"
     description: ClassVar[str] = "divided -> tiled: row blocks that fit LX, matmul loops, softmax over blocks of keys"
-    tolerance: ClassVar[float] = 2.0**-9  # of kernels with an online softmax: it rounds other weights than the plain one, and sums in parts
+    tolerance: ClassVar[float] = (
+        2.0**-9
+    )  # of kernels that sum in parts: an online softmax, which rounds other weights than the plain one, and products
     rounds_terms: ClassVar[bool] = True
     rows: Annotated[int, AtLeast(0)] = 0
     target: str = ""
@@ -62,5 +64,5 @@ class TilePass(Pass):
         write(facts, plan, self.tolerance)
 
     def allowed(self, module: ir.Module) -> float:
-        """Nothing, unless a kernel has an online softmax."""
+        """Nothing, unless a kernel sums in parts."""
         return max((ir.FloatAttr(f.attributes[TOLERANCE]).value for f in module.body.operations if TOLERANCE in f.attributes), default=0.0)

@@ -19,8 +19,8 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
-from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import Keys, TilePlan, even, in_whole_rows
+from ktir.passes.tiling.plan.tile_facts import TileFacts
+from ktir.passes.tiling.plan.tile_plan import Keys, TilePlan, even, in_whole_rows
 from ktir.target import LANES, STICK_BYTES, Target, element_bytes
 
 _WIDE = element_bytes("f32") * LANES

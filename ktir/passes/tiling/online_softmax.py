@@ -22,8 +22,8 @@ from ktir.passes.tiling.blocks import Blocks, Input, Part, pointwise
 from ktir.passes.tiling.key_ops import along_keys, inputs_of, scores_of
 from ktir.passes.tiling.key_weights import added, begun, largest_of, lowest_of, started, with_nan
 from ktir.passes.tiling.pipelined_softmax import Scored, Underway, last_of, over_keys, part_at, part_of, started_with, until_last
-from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import Keys, TilePlan
+from ktir.passes.tiling.plan.tile_facts import TileFacts
+from ktir.passes.tiling.plan.tile_plan import Keys, TilePlan
 from ktir.target import LANES
 
 State = list[ir.Value]

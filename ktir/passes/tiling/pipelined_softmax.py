@@ -20,8 +20,18 @@ from ktir.mlir import ir, scf
 from ktir.passes.tiling.blocks import Blocks, Part, insert_stick, stick, times
 from ktir.passes.tiling.key_ops import Beside, Task, Tasks, scores_of, type_of
 from ktir.passes.tiling.key_pieces import load_part
-from ktir.passes.tiling.key_weights import copied, factor_of, larger, largest_of, operand_of, product_with, sum_of, sum_with, weight_of
-from ktir.passes.tiling.tile_plan import Keys
+from ktir.passes.tiling.key_weights import (
+    copied,
+    factor_of,
+    larger,
+    largest_of,
+    operand_of,
+    product_with,
+    sum_of,
+    sum_with,
+    weight_of,
+)
+from ktir.passes.tiling.plan.tile_plan import Keys
 
 
 class Underway(NamedTuple):

@@ -14,8 +14,8 @@ from ktir.analysis.attributes.residents import room_of
 from ktir.diagnostics import location_text
 from ktir.hints import HintRefused
 from ktir.passes.tiling.online_plan import plan_of
-from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import TilePlan, even
+from ktir.passes.tiling.plan.tile_facts import TileFacts
+from ktir.passes.tiling.plan.tile_plan import TilePlan, even
 from ktir.target import LANES, Target
 
 OnlineSoftmax = Literal["auto", "always", "never"]

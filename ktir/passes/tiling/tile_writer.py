@@ -15,9 +15,9 @@ from ktir.passes.general.replaced import replaced
 from ktir.passes.tiling import contractions, online_softmax
 from ktir.passes.tiling.blocks import Blocks, Part, rebuilt, times
 from ktir.passes.tiling.key_pieces import Pieces
-from ktir.passes.tiling.tile_facts import TileFacts
-from ktir.passes.tiling.tile_plan import Keys, TilePlan
-from ktir.passes.tiling.tile_views import direct, is_block, tile_of
+from ktir.passes.tiling.plan.tile_facts import TileFacts
+from ktir.passes.tiling.plan.tile_plan import Keys, TilePlan
+from ktir.passes.tiling.plan.tile_views import direct, is_block, tile_of
 
 TOLERANCE = "ktir.tolerance"
 """On a kernel: the relative difference from its divided form."""
@@ -30,9 +30,9 @@ _LAID_ASIDE = names(
 
 
 def write(facts: TileFacts, plan: TilePlan, tolerance: float) -> None:
-    """Put the tiled kernel in the place of the divided one; an online softmax differs from it by `tolerance`."""
+    """Put the tiled kernel in the place of the divided one; sums in parts differ from it by `tolerance`."""
     with replaced(facts.source) as (function, arguments):
-        if plan.keys is not None:
+        if plan.keys is not None or plan.k_parts > 1:
             function.attributes[TOLERANCE] = ir.FloatAttr.get(ir.F64Type.get(), tolerance)
         blocks = Blocks(facts, plan, arguments)
         _prologue(blocks)

@@ -18,8 +18,8 @@ from ktir.lowering.compile import compile_logical
 from ktir.lowering.ktir_to_spyre import compute
 from ktir.mlir import ir
 from ktir.package import read
-from ktir.passes.tiling import tile_facts
-from ktir.passes.tiling.tile_facts import Matmul
+from ktir.passes.tiling.plan import tile_facts
+from ktir.passes.tiling.plan.tile_facts import Matmul
 from ktir.target import DATASHEET
 
 READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {

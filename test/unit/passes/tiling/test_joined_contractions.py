@@ -19,7 +19,7 @@ from ktir.emulator.machine import Machine
 from ktir.lowering.compile import pipeline
 from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
-from ktir.passes.tiling import tile_facts
+from ktir.passes.tiling.plan import tile_facts
 from ktir.pipeline import run_pipeline
 from ktir.target import DATASHEET
 

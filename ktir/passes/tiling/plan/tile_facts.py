@@ -19,7 +19,7 @@ from ktir.cost.tiles import BLOCK_BYTES
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
-from ktir.passes.tiling.tile_views import direct, tile_of
+from ktir.passes.tiling.plan.tile_views import direct, tile_of
 from ktir.target import Target
 
 
