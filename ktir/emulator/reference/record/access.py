@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.emulator.findings import OutOfBounds, Where
+from ktir.emulator.findings import DuplicateTarget, OutOfBounds, Where
 from ktir.emulator.reference.record.recording import Recording
 from ktir.emulator.reference.tape.values import ELEMENT_BYTES, AccessTile, Known, Strided, View, simplify
 from ktir.target import LANES
@@ -283,7 +283,46 @@ def resolve(rec: Recording, tile: AccessTile, where: Where, write: bool) -> Acce
             boxes = _cut_at_lane(clip_low[:-1], clip_extents[:-1], view.lanes[0], clip_low[-1])
         runs = tuple(_runs(members, offset))
         parts += [Part(corner, size, runs) for corner, size in boxes if 0 not in size]
-    return Access(tile, tuple(parts), where, rec.kernel, write, rec.epoch, rec.clock)
+    access = Access(tile, tuple(parts), where, rec.kernel, write, rec.epoch, rec.clock)
+    if write:
+        _check_apart(rec, access)
+    return access
+
+
+def _check_apart(rec: Recording, access: Access) -> None:
+    """Raise DuplicateTarget where one tile's store writes an element twice: which value stays is not defined."""
+    strides = access.view.strides
+    for part in access.parts:
+        if part.runs and (place := _met_twice(part.extents, strides)) is not None:
+            run = part.runs[0]
+            start = run.start + sum(low * s for low, s in zip(part.low, strides, strict=True))
+            name = "LX" if access.view.buffer is None else f"'{access.view.buffer.name}'"
+            raise DuplicateTarget(
+                f"stores twice to element {start + place} of {name}, {'x'.join(map(str, part.extents))} elements with "
+                f"{'stride 0' if len(strides) == 1 and not strides[0] else f'strides {list(strides)}'}"
+                + (f" (tile {run.first})" if rec.tiles > 1 else ""),
+                access.where,
+                tiles=[run.first],
+                address=start + place,
+            )
+
+
+def _met_twice(extents: Sequence[int], strides: Sequence[int]) -> int | None:
+    """A place that two points of a box have, as distance from its corner; None if all have places of their own."""
+    dims = sorted((abs(s), s, n) for s, n in zip(strides, extents, strict=True) if n > 1)
+    reach = 1
+    for distance, _, n in dims:
+        if distance < reach:
+            break
+        reach = distance * (n - 1) + reach
+    else:
+        return None
+    places = np.zeros(1, np.int64)
+    for _, s, n in dims:
+        places = np.add.outer(places, s * np.arange(n, dtype=np.int64)).reshape(-1)
+    places.sort()
+    same = np.flatnonzero(places[1:] == places[:-1])
+    return int(places[same[0]]) if same.size else None
 
 
 def _cut_at_lane(low: tuple[int, ...], extents: tuple[int, ...], stick: int, last: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

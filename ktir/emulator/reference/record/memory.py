@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import OutOfBounds, OutOfBuffer, TypeConfusion, Where
 from ktir.emulator.reference.record.access import Access, AnyAccess, Run, resolve, tiles_text
 from ktir.emulator.reference.record.recording import Recording
@@ -108,8 +107,6 @@ class Memory:
         self._write(value, access, where)
 
     def _write(self, value: Tensor, access: Access, where: Where) -> None:
-        if any(s == 0 and n > 1 for s, n in zip(access.view.strides, access.tile.extents, strict=True)):
-            raise Unsupported(f"{where} writes through a view with stride 0", where.location)
         memory = self._carrier(access, value.element)
         reads: list[Tensor] = []
         pieces: list[tuple[Strided, int]] = []

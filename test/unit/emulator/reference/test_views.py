@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from kernel_runs import F16, run
 from kernel_texts import (
     function,
@@ -17,6 +18,7 @@ from kernel_texts import (
     tensor,
 )
 
+from ktir.emulator.findings import DuplicateTarget
 from ktir.emulator.reference import execute
 
 
@@ -163,3 +165,33 @@ def test_lx_read_in_other_pieces_than_written():
     want[1:3] = 2
     same(y, want)
     same(z, want[2:3])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [((4, 3), (1, 1)), ((2, 3), (3, 3)), ((3, 3), (2, 4)), ((4,), (0,)), ((2, 4, 3), (12, 1, 2)), ((3, 2), (-1, 1))],
+)
+@pytest.mark.parametrize("space", ["global", "ct_local"])
+def test_stores_that_write_an_element_twice(shape: tuple[int, ...], strides: tuple[int, ...], space: str) -> None:
+    """Which value stays is not defined."""
+    body = load("%x", "%arg0", shape)
+    if space == "global":
+        base = "%arg1" if min(strides) >= 0 else "%base"
+        body += "%two = arith.constant 2 : index\n%base = arith.addi %arg1, %two : index\n" + store("%x", base, shape, strides=strides)
+    else:
+        body += "%two = arith.constant 2 : index\n" + store("%x", "%two", shape, strides=strides, space="ct_local")
+    with pytest.raises(DuplicateTarget, match="stores twice to element"):
+        execute(kernel(["%arg0", "%arg1"], body), args=[random_f16(*shape), np.zeros(64, np.float16)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((4, 3), (1, 4)), ((3, 2), (2, 3)), ((1, 3), (0, 2)), ((2, 3, 4), (3, 1, 6)), ((2, 2), (-1, 2))]
+)
+def test_stores_whose_elements_only_interleave(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    x, y = random_f16(*shape), np.zeros(64, np.float16)
+    at = "%one = arith.constant 1 : index\n%base = arith.addi %arg1, %one : index\n"
+    execute(kernel(["%arg0", "%arg1"], load("%x", "%arg0", shape) + at + store("%x", "%base", shape, strides=strides)), args=[x, y])
+    wanted = np.zeros(64, np.float16)
+    for place in np.ndindex(shape):
+        wanted[1 + sum(p * s for p, s in zip(place, strides, strict=True))] = x[place]
+    same(y, wanted)
