@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ktir.lang.base.mistakes import Mistake, kind_of
+from ktir.lang.base.mistakes import Mistake, here, kind_of
 from ktir.lang.base.scalars import element_of, is_float
 from ktir.lang.exchange import Exchange
 from ktir.lang.keys import Block
@@ -26,6 +26,8 @@ class Engine(Protocol):
     """None of a program whose division over the machine is left to the compiler."""
     dealt: tuple[int, ...]
     """Axes of the grid along which a loop of `blocks` around this point deals."""
+    waiting: list[_When]
+    """Conditions that have no function to run yet."""
 
     def tile(self, axis: int | None) -> Any: ...
 
@@ -135,7 +137,11 @@ def when(condition: Any) -> Callable[[Callable[[], object]], None]:
     def _():
         acc[...] = acc + y[i - 1]
     """
-    return _When(engine("when"), condition)
+    if callable(condition):
+        raise Mistake("'when' expects a condition in brackets before the function that it runs: '@when(i > 0)'")
+    run = engine("when")
+    run.waiting.append(found := _When(run, condition, here()))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +150,11 @@ class _When:
 
     run: Engine
     condition: Any
+    place: str | None
 
     def __call__(self, body: Callable[[], object]) -> None:
+        if self in self.run.waiting:
+            self.run.waiting.remove(self)
         if not callable(body):
             raise Mistake(f"'when' expects a function to run, but got {kind_of(body)}")
         self.run.branch(self.condition, body)
@@ -154,6 +163,12 @@ class _When:
         raise Mistake("'when' runs a function, and Python runs what stands in a 'with' in any case: write '@when(..)' before 'def _():'")
 
     def __exit__(self, *_: Any) -> None: ...
+
+
+def ended(run: Engine) -> None:
+    """Raises Mistake where a kernel ends with conditions that have run nothing."""
+    for when_ in run.waiting:
+        raise Mistake("'when' runs the function before which it stands, as in '@when(i > 0)', but got none", when_.place)
 
 
 def tile_id(axis: int | None = None) -> Any:
@@ -206,17 +221,17 @@ def all_reduce(value: Any, fold: Any = np.add, *, axis: int | None = None) -> An
     return _exchanged(Exchange("reduce", fold=fold), value, axis)
 
 
-def reduce_scatter(value: Any, fold: Any = np.add, *, dim: int = 0, axis: int | None = None) -> Any:
+def reduce_scatter(value: Any, fold: Any = np.add, dim: int = 0, *, axis: int | None = None) -> Any:
     """The share of this tile, along a dim, of the folded values of all tiles."""
     return _exchanged(Exchange("reduce_scatter", dim, fold=fold), value, axis)
 
 
-def all_gather(value: Any, *, dim: int = 0, axis: int | None = None) -> Any:
+def all_gather(value: Any, dim: int = 0, *, axis: int | None = None) -> Any:
     """The values of all tiles, side by side along a dim."""
     return _exchanged(Exchange("gather", dim), value, axis)
 
 
-def all_to_all(value: Any, *, split: int = 0, concat: int = 0, axis: int | None = None) -> Any:
+def all_to_all(value: Any, split: int = 0, concat: int = 0, *, axis: int | None = None) -> Any:
     """The share of this tile, along `split`, of the value of each tile, side by side along `concat`."""
     return _exchanged(Exchange("all_to_all", split, concat), value, axis)
 

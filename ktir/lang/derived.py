@@ -74,10 +74,12 @@ class Derived(Shaped):
         return np.rint(self) if family(element_of(self.dtype)) == "f" else self.copy()
 
     def flatten(self: Any) -> Any:
-        """The elements in order, along one dim."""
-        return self.reshape(-1)
+        """The elements in order, along one dim: a tile of its own."""
+        return self.reshape(-1).copy()
 
-    ravel = flatten
+    def ravel(self: Any) -> Any:
+        """The elements in order, along one dim: those of this tile, where they lie side by side."""
+        return self.reshape(-1)
 
     def squeeze(self: Any, axis: Any = None) -> Any:
         """Without dims of one element: all, or those that are named."""

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ktir.lang.base.arguments import check_memory
-from ktir.lang.base.mistakes import INTERLEAVED, RETURNS, UNFINISHED, Mistake, here, kind_of, of_python, place_of
-from ktir.lang.base.scalars import element_of, is_float
+from ktir.lang.base.buffers import Scratchpad
+from ktir.lang.base.mistakes import INTERLEAVED, RETURNS, UNFINISHED, UNFINISHED_BRANCH, Mistake, here, kind_of, of_python, place_of
 from ktir.lang.base.touched import Touched
 from ktir.lang.base.values import converted, tile_of
-from ktir.lang.control import running
+from ktir.lang.control import ended, running
 from ktir.lang.exchange import Exchange, members
 from ktir.lang.keys import Gathered, Number, Part, Parts, Shaped, gathered_layout, of_device, parts_of
 
@@ -182,6 +182,8 @@ class EagerTile:
         """Exchanges of each group so far."""
         self.dealt: tuple[int, ...] = ()
         self.fault: Mistake | None = None
+        self.waiting: list[Any] = []
+        self.scratchpad = Scratchpad()
         self._loops: list[object] = []
 
     def tile(self, axis: int | None) -> int:
@@ -194,8 +196,9 @@ class EagerTile:
         """A loop."""
         if step <= 0:
             raise Mistake(f"a loop expects a step of at least 1, but got {step}")
-        at, loop = here(), object()
+        at, loop, used = here(), object(), self.scratchpad.used
         for number in range(int(start), int(stop), int(step)):
+            self.scratchpad.used = used  # buffers of a trip lie where those of the others do
             self._loops.append(loop)
             finished = False
             try:
@@ -218,7 +221,12 @@ class EagerTile:
         if not one:
             raise Mistake(f"'when' expects a comparison of numbers, but got {kind_of(condition)}")
         if condition:
-            body()
+            at = here()
+            try:
+                body()
+            except Exception:
+                self.fault = self.fault or Mistake(UNFINISHED_BRANCH, at)
+                raise
 
     def full(self, shape: tuple[int, ...], value: Any, dtype: Any) -> np.ndarray:
         """A tile of equal numbers."""
@@ -243,7 +251,7 @@ class EagerTile:
         """Memory of the tile, with nothing in it: NaN, or -1."""
         if self.grid is None:
             raise Mistake("this kernel runs without a grid, so the compiler places what it computes; give it one: kernel[4](..)")
-        return Array(np.full(shape, np.nan if is_float(element_of(dtype)) else -1, dtype))
+        return Array(self.scratchpad.buffer(shape, dtype, address))
 
 
 def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parameters: Mapping[str, Any], tile: EagerTile) -> None:
@@ -255,6 +263,7 @@ def _run_tile(function: Callable[..., object], memory: Mapping[str, Any], parame
             raise Mistake(RETURNS, place_of(function))
         if tile.fault is not None:
             raise tile.fault
+        ended(tile)
     finally:
         running.reset(token)
 

@@ -23,6 +23,9 @@ class Index:
         self._trace = trace
         self._terms = {v: n for v, n in terms.items() if n}
         self._number = number
+        for n in (number, *self._terms.values()):
+            if not -(2**63) <= n < 2**63:
+                raise Mistake(f"{n} is beyond the 64 bits of a number of the device")
 
     @classmethod
     def of(cls, trace: Builder, value: Value | int) -> Index:

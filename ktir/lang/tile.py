@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.lib.stride_tricks import as_strided
 
 from ktir.lang.base import functions
 from ktir.lang.base.mistakes import Mistake, kind_of
@@ -22,6 +23,9 @@ WHOLE: dict[Any, Callable[..., Tile]] = {}
 """Functions of NumPy that take tiles as a whole and are none of their methods (`arrays.py`)."""
 MOST_ELEMENTS = 1 << 16
 """Of an array of NumPy that stands in a kernel as a constant."""
+
+
+_NOTHING = np.zeros(1, np.int8)
 
 
 class Cell:
@@ -39,6 +43,7 @@ class Tile(Derived, NDArrayOperatorsMixin):
     def __init__(self, build: Builder, shape: Sequence[int], dtype: Any, read: Callable[[], Placed], cell: Cell | None = None) -> None:
         self._build, self._read, self._cell = build, read, cell
         self._part: tuple[Tile, Any] | None = None  # of which tile it is a part, and by which key
+        self._steps = tuple(prod(shape[d + 1 :]) for d in range(len(shape)))  # from element to element of what it is a view of
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
     @classmethod
@@ -68,7 +73,8 @@ class Tile(Derived, NDArrayOperatorsMixin):
     def reshape(self, *shape: Any) -> Tile:
         """The same elements in order, in another shape."""
         wanted = _new_shape(self.size, shape)
-        return self._made(wanted, lambda: _reshaped(self._build, self._dense(), tuple(wanted)))
+        found = self._made(wanted, lambda: _reshaped(self._build, self._dense(), tuple(wanted)))
+        return found.copy() if (steps := _regrouped(self.shape, self._steps, wanted)) is None else found._stepping(steps)
 
     def astype(self, dtype: Any) -> Tile:
         """The elements in another type: a tile of its own."""
@@ -115,11 +121,9 @@ class Tile(Derived, NDArrayOperatorsMixin):
         def cut() -> Value:
             source = self._dense()
             box = f"[{', '.join(map(str, begin))}] [{', '.join(map(str, extents))}] [{ones}]"
-            text = f"tensor.extract_slice $0{box} : {source.type} to {type_}"
-            return self._build.value(text, (source,), type_)
+            return self._build.value(f"tensor.extract_slice $0{box} : {source.type} to {type_}", (source,), type_)
 
-        part = self._made(extents, cut)
-        return part._view(shape, lambda d: kept.index(d) if d in kept else None)
+        return self._made(extents, cut)._stepping(self._steps)._view(shape, lambda d: kept.index(d) if d in kept else None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         begin, extents, kept, shape = static_part(self.shape, key)
@@ -226,7 +230,12 @@ class Tile(Derived, NDArrayOperatorsMixin):
             value, dims = self._read()
             return Placed(value, tuple(None if d is None else move(d) for d in dims))
 
-        return Tile(self._build, shape, self.dtype, read)
+        steps = {move(d): n for d, n in enumerate(self._steps)}
+        return Tile(self._build, shape, self.dtype, read)._stepping(steps.get(d, 0) for d in range(len(shape)))
+
+    def _stepping(self, steps: Iterable[int]) -> Tile:
+        self._steps = tuple(steps)
+        return self
 
     def _made(self, shape: Sequence[int], make: Callable[[], Value]) -> Tile:
         """A view whose elements an op moves."""
@@ -274,7 +283,7 @@ class Tile(Derived, NDArrayOperatorsMixin):
             source = result = Tile.of(self._build, value, wide)
         if keepdims:
             rest = [d for d in range(self.ndim) if d not in axes]
-            result = result._view([1 if d in axes else n for d, n in enumerate(self.shape)], lambda d: rest[d])
+            result = result._view([1 if d in axes else n for d, n in enumerate(self.shape)], rest.__getitem__)
         return result if wide == dtype else result.astype(dtype)
 
 
@@ -306,6 +315,14 @@ def _new_shape(size: int, shape: tuple[Any, ...]) -> list[int]:
     if prod(wanted) != size or min(wanted, default=0) < 0:
         raise Mistake(f"'reshape' expects a shape of {size} elements, but got {tuple(shape)!r:.60}")
     return wanted
+
+
+def _regrouped(shape: tuple[int, ...], steps: tuple[int, ...], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """The steps of what has another shape; None where elements do not lie so that it is a view, and NumPy makes a copy."""
+    try:
+        return np.reshape(as_strided(_NOTHING, shape, steps), wanted, copy=False).strides
+    except ValueError:
+        return None
 
 
 def _reshaped(build: Builder, value: Value, shape: tuple[int, ...]) -> Value:

@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, Mistake, here, kind_of
-from ktir.lang.base.scalars import element_of, width
+from ktir.lang.base.mistakes import INTERLEAVED, UNFINISHED, UNFINISHED_BRANCH, Mistake, here, kind_of
 from ktir.lang.graph import Builder, Op, Region, Value, Writer
 from ktir.lang.indices import Condition, Index
-
-_ALIGNMENT = 128
-"""Bytes of a stick, at which buffers in LX begin."""
 
 
 class Trace(Builder):
@@ -27,6 +23,7 @@ class Trace(Builder):
     def __init__(self, grid: tuple[int, ...] | None) -> None:
         super().__init__(grid)
         self.fault: Mistake | None = None
+        self.waiting: list[Any] = []
         self.dealt: tuple[int, ...] = ()
         self.lx = 0
         """Bytes of LX that buffers have so far."""
@@ -139,7 +136,11 @@ class Trace(Builder):
         self._controls = True
         region, other = Region("condition", at), Region("condition", at)
         self.stack.append(region)
-        body()
+        try:
+            body()
+        except Exception:  # which the kernel may catch: what follows would be in here
+            self.fault = self.fault or Mistake(UNFINISHED_BRANCH, at)
+            raise
         self._leave(region)
         changed = self._changed(region)
         before, after = [self.read(cell) for cell in changed], [region.now[cell] for cell in changed]
@@ -194,18 +195,6 @@ class Trace(Builder):
         if axis is not None:
             return self._tiles[axis]
         return sum((t * prod(grid[i + 1 :]) for i, t in enumerate(self._tiles)), start=Index.of(self, 0))
-
-    def room(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> int:
-        """The address in LX of a new buffer, in elements."""
-        if self.grid is None:
-            raise Mistake("this kernel runs without a grid, so the compiler places what it computes; give it one: kernel[4](..)")
-        item = max(width(element_of(dtype)) // 8, 1)
-        if address is None:
-            address = -(-self.lx // _ALIGNMENT) * _ALIGNMENT
-        elif address < 0 or address % item:
-            raise Mistake(f"a buffer expects an address of whole elements of {item} bytes, but got {address}")
-        self.lx = max(self.lx, address + prod(shape) * item)
-        return address // item
 
 
 def _typed(first: int, values: Sequence[Value]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import ktir.lang.arrays  # noqa: F401  (tiles have NumPy's functions by it)
+from ktir.lang.base.buffers import bytes_of, laid_out, room
 from ktir.lang.base.mistakes import RETURNS, Mistake, of_python
 from ktir.lang.base.ranges import Ranges
 from ktir.lang.base.scalars import element_of
-from ktir.lang.control import running
+from ktir.lang.control import ended, running
 from ktir.lang.exchange import Exchange, emitted
 from ktir.lang.graph import Op, Value, Writer, place
 from ktir.lang.indices import Index
@@ -20,7 +21,6 @@ from ktir.lang.memory import Memory
 from ktir.lang.structured import constant
 from ktir.lang.tile import Tile, apply, as_tile
 from ktir.lang.trace import Trace
-from ktir.target import LANES
 
 
 class Tracing(Trace):
@@ -38,8 +38,11 @@ class Tracing(Trace):
 
     def buffer(self, shape: tuple[int, ...], dtype: Any, address: int | None) -> Memory:
         """Memory in the scratchpad of each tile. Where the author gives no address its rows begin at sticks."""
-        laid = shape if address is not None or len(shape) < 2 or shape[-1] == 1 else (*shape[:-1], -(-shape[-1] // LANES) * LANES)
-        base = self.number(self.room(laid, dtype, address))
+        if self.grid is None:
+            raise Mistake("this kernel runs without a grid, so the compiler places what it computes; give it one: kernel[4](..)")
+        laid = laid_out(shape, address)
+        self.lx, address = room(self.lx, laid, dtype, address)
+        base = self.number(address // bytes_of(dtype))
         return Memory(self, shape, dtype, base, "ct_local", laid=laid)
 
     def exchange(self, kind: Exchange, value: Any, axis: int | None) -> Tile:
@@ -98,6 +101,7 @@ def trace(
         running.reset(token)
     if tracing.fault is not None:
         raise tracing.fault
+    ended(tracing)
     if result is not None:
         raise Mistake(RETURNS, location)
     tracing.root.ops.append(Op("return", (), location))

@@ -152,6 +152,8 @@ def signature(function: Callable[..., object]) -> tuple[tuple[str, ...], dict[st
     for p in inspect.signature(function).parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             raise Mistake(f"a kernel expects arguments with names, but '{function.__name__}' has '{p}'")
+        if p.kind is p.POSITIONAL_ONLY:
+            raise Mistake(f"a kernel expects arguments that can be given by name, but '{function.__name__}' has '{p.name}' before '/'")
         if p.kind is p.KEYWORD_ONLY:
             parameters[p.name] = p.default
         elif p.default is not p.empty:

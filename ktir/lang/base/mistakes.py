@@ -16,6 +16,7 @@ import numpy as np
 from ktir.diagnostics import Diagnostic, KtirError
 
 UNFINISHED = "a device loop expects to run to its end, without 'break' and 'return'"
+UNFINISHED_BRANCH = "what runs under a condition expects to run to its end, without an exception that the kernel catches"
 RETURNS = "a kernel returns nothing: it stores into its arguments"
 INTERLEAVED = "a loop ends inside of another one that began in it"
 _OWN = (str(Path(__file__).parents[1]), str(Path(np.__file__).parent), "<frozen ")

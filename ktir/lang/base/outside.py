@@ -107,7 +107,7 @@ def _frozen(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
     if isinstance(wrapped, FunctionType) and not isinstance(value, FunctionType):  # of a kernel
         value = wrapped
     if isinstance(value, FunctionType):
-        if any(value is s for s in seen) or value.__module__.split(".")[0] in _OURS:
+        if any(value is s for s in seen) or str(value.__module__).split(".")[0] in _OURS:
             return value
         given = _frozen((value.__defaults__, value.__kwdefaults__), names, within)
         return (value, value.__code__, given, outside(value, seen))
@@ -117,10 +117,10 @@ def _frozen(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
 def _object(value: Any, names: frozenset[str], seen: tuple[Any, ...]) -> Any:
     """An object by itself, and what it has, or its class, under the names that are read: by its methods too."""
     kind = value if isinstance(value, type) else type(value)
-    module = value.__name__ if isinstance(value, ModuleType) else kind.__module__
+    module = value.__name__ if isinstance(value, ModuleType) else str(kind.__module__)
     if len(seen) > _DEEPEST or module.split(".")[0] in _OURS:
         return Same(value)
-    classes = [vars(c) for c in kind.__mro__ if c.__module__.split(".")[0] not in _OURS]
+    classes = [vars(c) for c in kind.__mro__ if str(c.__module__).split(".")[0] not in _OURS]
     names = _with_methods(classes, names)
     within, found = (*seen, value), []
     for held in (*([] if isinstance(value, type) else [getattr(value, "__dict__", {})]), *classes):

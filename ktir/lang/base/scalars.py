@@ -36,6 +36,8 @@ def element_of(dtype: Any) -> str:
         found = _element(dtype)
     except TypeError:
         raise Mistake(f"expects a type of NumPy, but got {dtype!r:.60}") from None
+    if not np.dtype(dtype).isnative:
+        raise Mistake(f"expects numbers in the order of bytes of this machine, but got {np.dtype(dtype).str!r}; '.astype' gives them it")
     if found is None:
         raise Mistake(f"expects one of the types {', '.join(ELEMENTS)}, but got {np.dtype(dtype).name}")
     return found

@@ -23,7 +23,11 @@ class Values(np.ndarray):
         """The elements in another type."""
         wanted = np.dtype(dtype)
         if wanted.kind != "i" or wanted.name not in ELEMENTS or family(element_of(self.dtype)) != "f":
-            return super().astype(dtype, *args, **options)
+            return (
+                super().astype(dtype, "C", *args, **options)
+                if not args and "order" not in options
+                else super().astype(dtype, *args, **options)
+            )
         return tile_of(np.asarray(from_float(np.asarray(self), element_of(wanted))).astype(wanted))
 
     def __getitem__(self, key: Any) -> Any:
@@ -43,6 +47,8 @@ class Values(np.ndarray):
             for number in inputs:
                 if isinstance(number, int) and not isinstance(number, bool) and all(d.kind == "i" for d in held):
                     literal(number, np.result_type(*held))
+        if "where" in options and options["where"] is not True:
+            raise Mistake(f"the language has no 'np.{ufunc.__name__}' with 'where'")
         wanted = options.get("dtype")
         if method == "reduce" and wanted is not None:
             inputs = (converted(inputs[0], np.dtype(wanted)), *inputs[1:])
@@ -57,7 +63,7 @@ class Values(np.ndarray):
             found = np.asarray(found).astype(narrow)
         if out:
             return out[0] if len(out) == 1 else out
-        return tuple(map(tile_of, found)) if isinstance(found, tuple) else tile_of(found)
+        return tuple(map(tile_of, found)) if isinstance(found, tuple) else tile_of(_in_order(found))
 
     def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
         found = super().__array_function__(function, types, given, options)
@@ -81,6 +87,11 @@ def tile_of(value: Any) -> Any:
     if isinstance(value, np.generic) and value.dtype.kind not in "iub":
         return np.asarray(value).view(Values)
     return value.view(Values) if isinstance(value, np.ndarray) else value
+
+
+def _in_order(found: Any) -> Any:
+    """A new array whose elements lie in the order of its dims, as those of tiles do: so a view of it stays one."""
+    return np.ascontiguousarray(found) if isinstance(found, np.ndarray) and found.ndim > 1 else found
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:

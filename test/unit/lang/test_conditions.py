@@ -2,6 +2,7 @@
 
 # ruff: noqa: B023  (the body of a condition runs at once)
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -78,3 +79,44 @@ def test_what_is_no_condition(on: Any, condition: str) -> None:
     exec(compile(text, "/condition.py", "exec"), space)
     with pytest.raises(KtirError, match=r"^/condition.py:3:\d+: error: 'when' expects a comparison of numbers, but got"):
         lang.kernel(space["k"])[4].using(on=on)(np.ones((4, 64), np.float32), np.ones(4, np.int32), np.zeros((4, 64), np.float32))
+
+
+def test_what_a_condition_runs_runs_to_its_end() -> None:
+    """Where the kernel catches what went wrong in it, the rest would be a part of it."""
+
+    @lang.kernel
+    def run(x, y):
+        t = lang.zeros(64)
+        with contextlib.suppress(lang.Mistake):
+
+            @lang.when(lang.tile_id() == 1)
+            def _():
+                t[...] = t + 1
+                x[99]
+
+        y[lang.tile_id()] = t
+
+    for on in ("numpy", "executor"):
+        with pytest.raises(lang.Mistake, match="what runs under a condition expects to run to its end"):
+            run[2].using(on=on)(np.ones((8, 64), np.float32), np.zeros((2, 64), np.float32))
+
+
+def test_conditions_that_run_nothing() -> None:
+    def bare(x, y):
+        y[0] = x[0]
+
+        @lang.when
+        def _():
+            y[1] = x[1]
+
+    def alone(x, y):
+        y[0] = x[0]
+        lang.when(lang.tile_id() == 0)
+
+    for body, said in ((bare, "expects a condition in brackets"), (alone, "runs the function before which it stands")):
+        for on in ("numpy", "executor"):
+            with pytest.raises(lang.Mistake, match=said) as raised:
+                lang.kernel(body)[1].using(on=on)(np.ones((2, 64), np.float32), np.zeros((2, 64), np.float32))
+            line = body.__code__.co_firstlineno
+            assert raised.value.location is not None
+            assert line < int(raised.value.location.split(":")[1]) <= line + 4

@@ -418,3 +418,36 @@ def _with_default(x: Any, y: Any = 1) -> None: ...
 
 
 def _with_more(*x: Any) -> None: ...
+
+
+def test_what_the_machine_has_no_form_for() -> None:
+    x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
+    far = kernel_of("y[lang.tile_id()] = lang.tile_id() * 2**62 * 4", "/far.py")
+    _refused("18446744073709551616 is beyond the 64 bits", lambda: far[2](x, x, y))
+    for swapped in (x.astype(">f4"), x.astype(">i2")):
+        for on in ("executor", "numpy"):
+            _refused(
+                "in the order of bytes of this machine", lambda on=on, s=swapped: kernel_of("y[:] = x[:]", "/a.py").using(on=on)(s, s, y)
+            )
+    for on in ("executor", "numpy"):
+        masked = kernel_of("y[:] = np.add(x[:], 1, where=x[:] > 2)", "/where.py")
+        _refused("has no 'np.add' with 'where'", lambda on=on, k=masked: k.using(on=on)(x, x, y))
+    _refused("has 'x' before '/'", lambda: lang.kernel(_with_positions))
+
+
+def _with_positions(x: Any, /, y: Any) -> None: ...
+
+
+def test_a_helper_of_no_module() -> None:
+    around: dict[str, Any] = {"n": 1}
+    exec("def inner(v): return v + n\ndef outer(v): return inner(v)", around)
+    helper = around["outer"]
+
+    @lang.kernel
+    def run(x, y):
+        y[...] = helper(x[...])
+
+    for n in (1, 3):
+        around["n"] = n
+        run(np.ones(3, np.float32), y := np.zeros(3, np.float32))
+        assert y.tolist() == [1 + n] * 3
