@@ -1,5 +1,6 @@
 """Every example on the site is true."""
 
+import doctest
 import sys
 import tempfile
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_every_dialect_and_pass_has_its_page(tmp_path, capsys) -> None:
     assert {p.stem for p in (tmp_path / "passes").glob("*.md")} == {"index", *registry.pass_classes()}
     assert main([]) == 1
     assert main(["--help"]) == 0
+
+
+@pytest.mark.parametrize("page", [p for p in sorted(DOCS.rglob("*.md")) if ">>> " in p.read_text()], ids=lambda p: p.name)
+def test_what_is_typed_into_python(page: Path) -> None:
+    run = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert run.attempted
+    assert not run.failed
 
 
 def test_wrong_examples_are_noticed() -> None:
