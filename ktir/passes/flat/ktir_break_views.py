@@ -8,7 +8,8 @@ rows are multiplied with all matrices that indices choose from (`chosen_matrices
 halves (`products`), sorts, scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read
 weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`),
 element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are too
-(`concatenations`), what all readers of a matmul begin with is computed once (`shared`), rows between matmuls are one loop (`merge`), what
+(`concatenations`), what all readers of a matmul begin with is computed once (`shared`), and sums that all
+of them round, of whatever part, are rounded once (`rounded`), rows between matmuls are one loop (`merge`), what
 moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules
 of the level (`flat_rules`).
 """
@@ -27,6 +28,7 @@ from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg, operations
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
+from ktir.passes.flat.epilogues.rounded import round_once
 from ktir.passes.flat.epilogues.shared import compute_once
 from ktir.passes.flat.epilogues.splits import epilogues_before_splits
 from ktir.passes.flat.integers.bits import bits_by_fields
@@ -104,6 +106,7 @@ class BreakViewsPass(Pass):
                 split_loops(function)
                 split_at_concatenations(function)
                 compute_once(function)
+                round_once(function)
                 merge_rows(function, target)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)

@@ -18,7 +18,7 @@ from ktir.passes.tiling.ktir_tile import TilePass
 from ktir.pipeline import run_pipeline
 
 STAGE = "ktir.passes.tiling."
-PHASES = {"tile_facts": "facts", "tile_hints": "decision", "online_plan": "decision", "tile_plan": "decision"}
+PHASES = {"tile_facts": "facts", "tile_hints": "decision", "online_plan": "decision", "tile_plan": "decision", "covers": "decision"}
 """All other rooms of the stage but that of the pass write."""
 MOST_STAYS = 15
 """Rooms that a kernel stays in on its way to its plan, each visit counted."""
@@ -40,7 +40,7 @@ def walked() -> Iterator[list[tuple[str, str]]]:
             return
         if caller.f_globals.get("__name__", "").startswith(STAGE) or code.co_name == "run":
             seen.add((caller.f_code, code))
-            found.append((room.removeprefix(STAGE), code.co_qualname))
+            found.append((room.rpartition(".")[2], code.co_qualname))
 
     sys.setprofile(note)
     try:
