@@ -56,8 +56,11 @@ def _projected(g: Generic) -> None:
 
 
 def _held_in_sticks(g: Generic) -> None:
-    element = str(g.body.arguments[-1].type)
-    if element not in FORMATS:
+    _is_held(g.body.arguments[-1].type)
+
+
+def _is_held(element: ir.Type) -> None:
+    if str(element) not in FORMATS:
         raise Broken(f"makes a tensor of {element}, which has no stick layout; {format_names()} have")
 
 
@@ -88,6 +91,11 @@ def flat_generic(op: ir.Operation) -> None:
     g = Generic(op)
     for rule in (_without_coordinates, _projected, _held_in_sticks, _named_inputs, _one_reduced_loop):
         rule(g)
+
+
+def held_fill(op: ir.Operation) -> None:
+    """A number is of an element type that the device has; so all that follows may ask for widths."""
+    _is_held(op.results[0].type.element_type)
 
 
 # Memory
@@ -140,6 +148,7 @@ def looks_up_one_place(op: ir.Operation) -> None:
 RULES: dict[str, tuple[Rule, ...]] = named(
     {
         linalg.GenericOp: (flat_generic,),
+        linalg.FillOp: (held_fill,),
         ktdp.ConstructMemoryViewOp: (plain_view,),
         ktdp.ConstructAccessTileOp: (whole_tile,),
         ktdp.ConstructIndirectAccessTileOp: (looks_up_one_place,),

@@ -33,7 +33,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[int, ...], ...]] = named(
 @dataclass(frozen=True)
 class GeneralizePass(Pass):
     """Write named structured ops out as `linalg.generic`; fills stay. A constant tensor is a fill, an op of scalars on tensors a generic,
-    and what is concatenated is inserted into one tensor.
+    and what is concatenated is inserted into one tensor, and what nobody reads is gone.
     Intrinsics that are no single instruction are written out. Reductions begin from what leaves their result as it is, such as 0: what
     their `outs` holds otherwise is combined with it by an op of its own.
 
@@ -70,6 +70,16 @@ class GeneralizePass(Pass):
         for g in [Generic(op) for f in planned(module) for op in operations(f) if is_a(op, linalg.GenericOp)]:
             if g.begins_elsewhere:
                 _begin_from_identity(g)
+        for function in planned(module):
+            _drop_unread(function.operation)
+
+
+def _drop_unread(function: ir.Operation) -> None:
+    """Erase what computes tensors that nobody reads: later stages ask who reads a result."""
+    for op in reversed([o.operation for o in function.regions[0].blocks[0].operations]):
+        makes = op.results and all(isinstance(r.type, ir.RankedTensorType) for r in op.results)
+        if makes and op.name.split(".")[0] in ("linalg", "tensor") and not any(True for r in op.results for _ in r.uses):
+            op.erase()
 
 
 def _begin_from_identity(g: Generic) -> None:
