@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import prod
@@ -23,6 +24,7 @@ from ktir.roles import HOST_ROLES, Role, reach
 from ktir.target import is_byte
 
 Rule = Callable[[ir.Operation, tuple[int, ...] | None], None]
+_WRONG_DIVISOR = re.compile(r"\b(?:mod|floordiv|ceildiv) \(?(-\d+|0)\b")
 
 
 def check_module(module: ir.Module) -> None:
@@ -33,6 +35,8 @@ def check_module(module: ir.Module) -> None:
 
 def _faults(module: ir.Module) -> Iterator[Diagnostic]:
     functions, level = functions_of(module), Level.of(module)
+    sound: set[ir.Attribute] = set()
+    yield from faults_of(operations(module), lambda op: _divisors(op, sound))
     calls: dict[str, list[ir.Operation]] = {name: [] for name in functions}
     for name, f in functions.items():
         grid = _grid(f.operation)
@@ -52,6 +56,20 @@ def _faults(module: ir.Module) -> Iterator[Diagnostic]:
         yield from _calls(functions, calls)
     if "ktir.hosts" in module.operation.attributes:
         yield from _host_views(module, functions, calls)
+
+
+def _divisors(op: ir.Operation, sound: set[ir.Attribute]) -> None:
+    """Maps and sets divide by numbers of at least 1. `sound`: those that do, and more as they are found."""
+    waiting = [op.attributes[name] for name in op.attributes]
+    while waiting:
+        attribute = waiting.pop()
+        if isinstance(attribute, ir.ArrayAttr):
+            waiting += list(attribute)
+        if attribute in sound or not isinstance(attribute, ir.AffineMapAttr | ir.IntegerSetAttr):
+            continue
+        if (wrong := _WRONG_DIVISOR.search(str(attribute))) is not None:
+            raise Broken(f"divides by {wrong[1]} in {attribute}; divisors of affine expressions are at least 1")
+        sound.add(attribute)
 
 
 def _grid(f: ir.Operation) -> tuple[int, ...] | None:
