@@ -28,6 +28,7 @@ from ktir.lang.base.outside import outside
 from ktir.lang.base.scalars import ELEMENTS
 from ktir.lowering.ktir_lift import LiftPass
 from ktir.mlir import func, ir, is_a, operations, scf
+from ktir.pipeline import run_pipeline
 from ktir.runtime.logical import Argument
 
 
@@ -253,6 +254,8 @@ def program_of(source: Source, given: Given, known: Mapping[str, Any]) -> Progra
         gone = {i: given[n] for i, n in enumerate(source.arguments) if i not in {p.position for p in kept}}
         put_numbers(function, {i: v if isinstance(v, int) else 0 for i, v in gone.items()})  # memory that nobody looks at is not given
         set_arguments(function, attributes)
+        if any(isinstance(v, int) for v in gone.values()):
+            run_pipeline(module, "canonicalize")  # what they decide are constants, as in a kernel that is called itself
         arguments = tuple(_argument(names[p.position], p.role, given[names[p.position]]) for p in kept)
         written = frozenset(a.name for a in arguments if a.role != "input")
         logical = _is_undivided(module) and "grid" not in function.attributes

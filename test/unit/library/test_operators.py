@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
@@ -332,3 +333,40 @@ def test_an_operator_at_fault_is_not_the_compilers(caplog: pytest.LogCaptureFixt
         assert "reaches coordinates -1 to -1 in dim 0" in said
         assert "fault" not in said
     assert not caplog.records
+
+
+@lang.kernel
+def times(x, n, y):
+    y[...] = x[...] * n
+
+
+@ktir.library.operator("tests::times", times)
+def times_op(x: torch.Tensor, n: int) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_a_whole_number_that_computes_runs_on_the_chip(way: str) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return times_op(x, 3)
+
+    x = torch.ones(4, 64)
+    with torch.no_grad(), metrics.counted() as launches:
+        y = (torch.compile(run, backend="ktir", dynamic=False) if way == "compiled" else run)(x)
+    assert torch.equal(y, x * 3)
+    assert (launches().chip, launches().executor) == (1, 0)
+
+
+def test_signs_of_zeros_are_parameters_of_their_own() -> None:
+    for p in (0.0, -0.0):
+        assert torch.equal(torch.signbit(signed_op(torch.ones(2, 64), p)), torch.full((2, 64), str(p) == "-0.0"))
+
+
+@lang.kernel
+def signed(x, y, *, p):
+    y[...] = np.copysign(x[...], p)
+
+
+@ktir.library.operator("tests::signed", signed)
+def signed_op(x: torch.Tensor, p: float) -> torch.Tensor:
+    return torch.empty_like(x)
