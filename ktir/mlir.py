@@ -32,6 +32,16 @@ for _location in (ir.CallSiteLoc, ir.FileLineColLoc, ir.FusedLoc, ir.NameLoc, ir
         return location(value) if isinstance(value, ir.Location) else value
 
 
+def _erase_unused(op: Any, erase: Any = ir.Operation.erase) -> None:
+    """What is still used stays: with it gone the bindings would write to memory that is no longer theirs when the user goes, too."""
+    for result in op.operation.results:
+        for use in result.uses:
+            raise RuntimeError(f"'{op.operation.name}' op is erased while '{use.owner.operation.name}' uses it")
+    erase(op)
+
+
+next(kind for kind in ir.Operation.__mro__ if "erase" in vars(kind)).erase = _erase_unused
+
 Entry = TypeVar("Entry")
 _DIALECTS = {name: name for name in ("arith", "builtin", "func", "math", "scf", "tensor")} | {"linalg": "_linalg_ops_gen"}
 """The modules of dialects. Of linalg the generated classes alone: what stands around them needs NumPy and 0.2 s to load."""

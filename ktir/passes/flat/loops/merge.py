@@ -28,8 +28,7 @@ Pair = tuple[int, int]
 
 def merge_rows(function: func.FuncOp, target: Target) -> None:
     """Merge the row loops of the matmuls of `function`, up to the next ones, and of what makes their operands."""
-    ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    work = [(op, _pairs(op, target)) for op in ops if is_a(op, linalg.GenericOp)]
+    work = [(op, _pairs(op, target)) for op in _ops(function) if is_a(op, linalg.GenericOp)]
     gone: list[ir.Operation] = []
     while work:
         op, pairs = work.pop(0)
@@ -39,14 +38,19 @@ def merge_rows(function: func.FuncOp, target: Target) -> None:
                 work += [(maker, [loops]) for maker, loops in region.makers()]
                 work += [(new, _pairs(new, target)) for new in region.merged()]
                 break
-    for op in reversed(gone):
-        op.erase()
+    for op in reversed(_ops(function)):  # users first: regions are not merged in the order of their ops
+        if op in gone:
+            op.erase()
     _fold(function)
+
+
+def _ops(function: func.FuncOp) -> list[ir.Operation]:
+    return [o.operation for o in function.regions[0].blocks[0].operations]
 
 
 def _fold(function: func.FuncOp) -> None:
     """Take away reshapes that another one takes back."""
-    for op in [o.operation for o in function.regions[0].blocks[0].operations]:
+    for op in _ops(function):
         if is_a(op, tensor.CollapseShapeOp):
             before = op.operands[0].owner.operation if not isinstance(op.operands[0].owner, ir.Block) else None
             if is_a(before, tensor.ExpandShapeOp) and before.operands[0].type == op.results[0].type and groups_of(before) == groups_of(op):

@@ -45,6 +45,12 @@ def transposed(x: torch.Tensor, p: torch.Tensor, w: torch.Tensor, v: torch.Tenso
     return feed_forward(x, p, w, v, b).transpose(0, 1).contiguous()
 
 
+def normalised(x: torch.Tensor, p: torch.Tensor, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What the last matmul reads is several ops, which are merged after it; they read what another one gives."""
+    x = F.linear(F.silu(F.linear(F.rms_norm(x, b.shape, b), w)), v) + x
+    return F.linear(F.rms_norm(x, b.shape, b), w)
+
+
 Model = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -63,7 +69,7 @@ def row_loops(model: Model, given: list[torch.Tensor]) -> list[int]:
         return [len(c.rows) for g in generics if (c := g.contraction) is not None]
 
 
-@pytest.mark.parametrize("model", [feed_forward, pooled, weighted, transposed])
+@pytest.mark.parametrize("model", [feed_forward, pooled, weighted, transposed, normalised])
 @pytest.mark.parametrize("sizes", [(9, 3, 300, 310), (12, 2, 256, 320), (2, 5, 70, 96)])
 def test_levels_agree(model: Model, sizes: tuple[int, int, int, int]) -> None:
     given = arguments(*sizes)
@@ -77,7 +83,10 @@ def test_levels_agree(model: Model, sizes: tuple[int, int, int, int]) -> None:
     assert np.abs(found.reshape(wanted.shape) - wanted.numpy()).max() <= 2.0**-7 * max(wanted.abs().max().item(), 1.0)
 
 
-@pytest.mark.parametrize(("model", "loops"), [(feed_forward, [1, 1]), (pooled, [1, 2]), (weighted, [2, 1]), (transposed, [1, 2])])
+@pytest.mark.parametrize(
+    ("model", "loops"),
+    [(feed_forward, [1, 1]), (pooled, [1, 2]), (weighted, [2, 1]), (transposed, [1, 2]), (normalised, [1, 1, 1])],
+)
 def test_matmuls_have_one_row_loop_where_nothing_needs_two(model: Model, loops: list[int]) -> None:
     assert row_loops(model, arguments(9, 3, 300, 310)) == loops
 
