@@ -168,3 +168,22 @@ def test_such_sums_have_the_order_of_lanes(dtype: Any) -> None:
     exact = np.array([(x[b : b + 45] * dtype(3)).astype(np.float64).sum(0) for b in (0, 45, 90)])
     bound = 45 * np.abs(x.astype(np.float64)).max(0) * 3 * 45 * 2.0**-24 + np.abs(exact) * np.finfo(dtype).eps
     assert (np.abs(found[1] - exact) <= bound).all()
+
+
+@lang.kernel
+def block_before(x, y, *, block, before):
+    first = lang.tile_id() * block
+    y[first : first + block] = np.abs(x.masked[first - before : first - before + block]) + 1
+
+
+@pytest.mark.parametrize("columns", [1, 3, 70])
+@pytest.mark.parametrize("before", [1, 2, 3, 6])
+@pytest.mark.parametrize("block", [3, 5, 7])
+def test_an_odd_number_of_rows_of_which_some_lie_before(block: int, before: int, columns: int) -> None:
+    """They are loaded one by one, and none of these brings the row that makes them even."""
+    x = (np.arange(2 * block * columns).reshape(2 * block, columns) % 13 - 5).astype(np.float32)
+    with metrics.counted() as launches:
+        block_before[2].using(on="chip")(x, y := np.zeros_like(x), block=block, before=before)
+    assert launches().chip == 1
+    wanted = np.concatenate([np.zeros((before, columns), np.float32), x])[: 2 * block]
+    assert np.array_equal(y, np.abs(wanted) + 1)

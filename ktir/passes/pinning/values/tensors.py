@@ -124,7 +124,10 @@ class Joined:
         spoils = gaps and not behind <= {(at[0], at[1]) for at, *_ in pieces}  # a row more would lie where nothing is
         odd = shape[1] != 1 and any(count % 2 for *_, count in pieces) and not spoils
         buffer = [shape[0], shape[1] + 2, LANES] if odd else shape
-        short = prod(n for n, _ in rows) % 2 and pieces[-1][3] % 2 == 0  # nobody moves the row that makes it even
+        short = shape[1] != prod(n for n, _ in rows) and pieces[-1][3] in (
+            1,
+            even(pieces[-1][3]),
+        )  # nobody moves the row that makes it even
         whole = filled(buffer, type_, 0) if gaps or short else tensor.EmptyOp(buffer, type_).result
         for at, piece, walked, count in pieces:
             value = piece.physical(stick, walked, op)
