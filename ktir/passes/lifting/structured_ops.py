@@ -176,6 +176,8 @@ class StructuredOps:
     ) -> ir.Value:
         wholes = [(i, v) for i in read if isinstance(v := given[i], Whole)]
         walks = [self._walk(form, i, v, loops) for i, v in wholes]
+        if not reduced <= {loop for walk in walks for loop in walk}:  # memory has a single position of it
+            raise refused(form.op, "reduces along what no operand has more than one position of, which is not lifted")
         result: list[int | None] = list(range(len(labels))) or [None]
 
         def body(arguments: list[ir.Value]) -> ir.Value:

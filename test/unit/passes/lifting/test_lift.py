@@ -219,3 +219,23 @@ def test_what_no_trip_writes_is_no_result_of_a_program() -> None:
     never[4].using(on="chip", way="auto")(x, y := np.zeros_like(x), z := np.zeros_like(x))
     assert (y == 0).all()
     assert (z == 1).all()
+
+
+@lang.kernel
+def tiled_product(x, m, y, *, block, columns):
+    for rows, cols in lang.blocks(y.shape, (block, columns)):
+        total = lang.zeros((block, columns))
+        for k in lang.range(0, x.shape[1], 64):
+            total[...] = lang.dot(x.masked[rows, k : k + 64], m.masked[k : k + 64, cols], total)
+        y[rows, cols] = total
+
+
+@pytest.mark.parametrize(("m", "n", "block", "columns"), [(8, 64, 1, 64), (8, 64, 8, 64), (8, 130, 1, 64)])
+def test_products_of_a_single_column(m: int, n: int, block: int, columns: int) -> None:
+    """Along a dim of a single position nothing is reduced: such a kernel is refused by its op, and pinned where it may be."""
+    x, w, y = np.ones((m, 1), np.float16), np.ones((1, n), np.float16), np.zeros((m, n), np.float16)
+    tiled = tiled_product[2, 2].using(on="chip")
+    with pytest.raises(Unsupported, match=rf"{__file__}:\d+:\d+: error: 'linalg.generic' op reduces along what no operand has more"):
+        tiled.using(way="lift")(x, w, y, block=block, columns=columns)
+    tiled.using(way="auto")(x, w, y, block=block, columns=columns)
+    assert (y == 1).all()
