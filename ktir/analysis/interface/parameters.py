@@ -148,6 +148,7 @@ def _parameter(i: int, labels: list[str], argument: ir.Value, use: _Use, given: 
         return Parameter(i, label, str(tensor.element_type), role, tuple(tensor.shape), use.below, strides=strides)
     if use.views:
         shape, element = use.shape()
+        shape = None if shape is None else tuple(max(n, 0) for n in shape)  # of a masked view that has less than no rows
         if shape is not None and prod(shape) * bytes_of(element) >= 2**63:
             what = f"has argument #{i} with {prod(shape)} elements, more than any memory has"
             raise KtirError(f"'func.func' op {what}", argument.location)

@@ -134,6 +134,8 @@ def constant_offset(view: ir.Operation) -> None:
 
 def whole_tile(tile: ir.Operation) -> None:
     """Each view is read and written as one whole tile."""
+    if not isinstance(tile.opview.base.type, ir.MemRefType):
+        raise Broken(f"expects a view of memory, but got {tile.opview.base.type}")
     view = ir.MemRefType(tile.opview.base.type)
     shape = list(tile.results[0].type.shape)
     base = ir.AffineMapAttr(tile.attributes["base_map"]).value if "base_map" in tile.attributes else None

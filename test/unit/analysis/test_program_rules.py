@@ -72,3 +72,36 @@ def test_divisors_are_positive(
     if by is not None:
         assert f"'ktdp.construct_access_tile' op divides by {by} in affine_" in said
         assert f"{file}:9:8: error: " in said or f"{file}:11:8: error: " in said
+
+
+SIZED = """\
+#boxn = affine_set<(d0)[s0] : (d0 >= 0, -d0 + s0 - 1 >= 0)>
+#box = affine_set<(d0) : (d0 >= 0, -d0 + {last} >= 0)>
+#box4 = affine_set<(d0) : (d0 >= 0, -d0 + 3 >= 0)>
+#id = affine_map<(d0) -> (d0)>
+func.func @f(%x: index, %y: index) {{
+  %n = arith.constant {size} : index
+  %v = ktdp.construct_memory_view %x, sizes: [%n], strides: [1]
+      {{coordinate_set = #boxn, masked, memory_space = #ktdp.memory_space<global>}} : memref<?xf16>
+  %w = ktdp.construct_memory_view %y, sizes: [4], strides: [1]
+      {{coordinate_set = #box4, memory_space = #ktdp.memory_space<global>}} : memref<4xf16>
+  %t = ktdp.construct_access_tile %v[0] {{access_tile_order = #id, access_tile_set = #box}} : memref<?xf16> -> !ktdp.access_tile<4xindex>
+  %u = ktdp.construct_access_tile %w[0] {{access_tile_order = #id, access_tile_set = #box4}} : memref<4xf16> -> !ktdp.access_tile<4xindex>
+  %a = ktdp.load %t : <4xindex> -> tensor<4xf16>
+  ktdp.store %a, %u : tensor<4xf16>, <4xindex>
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("size", [-(2**63), -5, 0])
+def test_a_masked_view_of_less_than_no_rows_has_none(size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "f.mlir").write_text(SIZED.format(size=size, last=3))
+    assert ktir_run.main([str(file), "--random", "0"]) == 0
+    assert "y: f16[4] = [0 0 0 0]" in capsys.readouterr().out
+
+
+def test_a_set_of_more_than_64_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "f.mlir").write_text(SIZED.format(size=4, last=2**63 - 1))
+    assert ktir_run.main([str(file), "--random", "0"]) != 0
+    assert f"{file}:11:8: error: 'ktdp.construct_access_tile' op expects a tile of shape [9223372036854775808]" in capsys.readouterr().err

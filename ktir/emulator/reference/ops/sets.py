@@ -77,7 +77,8 @@ class IndexSet:
                 high[d] = edge if high[d] is None else np.minimum(high[d], edge)
         if any(x is None for x in (*low, *high)):
             return None
-        return tuple(low), tuple(np.maximum(b - a + 1, 0) for a, b in zip(low, high, strict=True))
+        extents = (b - a + 1 for a, b in zip(low, high, strict=True))
+        return tuple(low), tuple(max(n, 0) if isinstance(n, int) else np.maximum(n, 0) for n in extents)
 
     @property
     def is_box(self) -> bool:
