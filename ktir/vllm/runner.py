@@ -35,6 +35,7 @@ from ktir.vllm.upstream import (
     init_logger,
     let_text_come_apart,
     set_forward_context,
+    without_compiled_ranks,
     without_triton,
 )
 
@@ -111,6 +112,7 @@ class SpyreModelRunner(GPUModelRunner):
         with _torch_cuda_wrapper():  # events and streams are made there
             super().__init__(vllm_config, device)
         without_triton()
+        without_compiled_ranks()
         self.use_cuda_graph = False
         self.cascade_attn_enabled = False
         self.axes = 3 if self.uses_mrope else 1
@@ -261,6 +263,18 @@ class SpyreModelRunner(GPUModelRunner):
         if self.cache_config.mamba_cache_mode == "none":
             return table[:1].expand(WHERE)
         return table[torch.tensor([max(before - 1, 0), seen - 1]) // self.blocks[group]]
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """A prompt of which a chunk is still to come is sampled in vain. vLLM takes back what that took of a generator with a seed, which
+        those of CUDA can do; here it takes nothing.
+        """
+        generators = self.input_batch.generators
+        in_vain = self.discard_request_mask.np[: self.input_batch.num_reqs].nonzero()[0].tolist()
+        held = {row: generators.pop(row) for row in in_vain if row in generators}
+        try:
+            return super().sample_tokens(grammar_output)
+        finally:
+            generators.update(held)
 
     def _inputs(self, shape: Shape) -> Inputs:
         return Inputs(shape, self.shapes.page, self.whole, self.axes, self.embedding)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,12 @@ def without_triton() -> None:
     block_table._compute_slot_mapping_kernel = _Launchable()
     states: Any = import_module("vllm.v1.worker.mamba_utils")
     states.preprocess_mamba = lambda *inputs, **options: None  # it copies states from block to block
+
+
+def without_compiled_ranks() -> None:
+    """Count ranks of log probabilities as they stand: Dynamo compiles nothing for a request."""
+    sampler: Any = import_module("vllm.v1.sample.sampler")
+    sampler.batched_count_greater_than = unwrap(sampler.batched_count_greater_than)
 
 
 TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")

@@ -115,6 +115,20 @@ def test_prefixes_are_taken_from_the_cache(served: tuple[str, str, LLM]) -> None
     assert [list(out.outputs[0].token_ids) for out in found] == [tokens for _, tokens in cases]
 
 
+@pytest.mark.parametrize("served", ["llama"], indirect=True)
+def test_a_seed_knows_no_chunks(served: tuple[str, str, LLM]) -> None:
+    """Of a prompt that comes in two chunks, and then in one, since its prefix is in the cache; nor is anything compiled for its ranks."""
+    _, folder, llm = served
+    prompt, _ = oracle(folder).fair(SHARED, 90, 1, 1)[0]
+    llm.reset_prefix_cache()
+    asked = SamplingParams(temperature=1, seed=5, max_tokens=TOKENS, ignore_eos=True, logprobs=2)
+    with nothing_compiled(llm):
+        first, again = (llm.generate([{"prompt_token_ids": prompt}], asked, use_tqdm=False)[0] for _ in range(2))
+    assert (first.num_cached_tokens, again.num_cached_tokens) == (0, 80)
+    assert list(first.outputs[0].token_ids) == list(again.outputs[0].token_ids)
+    assert len(set(first.outputs[0].token_ids)) > TOKENS // 2  # drawn at random
+
+
 def test_states_behind_a_prefix_are_kept(tmp_path: Path) -> None:
     """Where it is asked for: at the ends of blocks, of prompts and of what was generated; several sequences go on from one."""
     folder = make("granite", tmp_path)
