@@ -136,6 +136,9 @@ class DescriptorTable:
         if room.argument is not None or room.rotation or len(room.steps) > 1:
             raise Unsupported(f"'{tile.op.name}' op has a bound of more than one loop", location_text(tile.op.location))
         level, step = next(iter(room.steps.items()), (None, 0))
+        if not -(2**16) < step <= 0:
+            how = "grows" if step > 0 else f"falls by {-step} elements"
+            raise Unsupported(f"'{tile.op.name}' op has a bound that {how} from trip to trip", location_text(tile.op.location))
         position = next((i for i, (_, d) in enumerate(walk) if d == clip.dim), None) if clip.step else None
         uniform = bool((room.constant == room.constant.flat[0]).all())
         return Bound(

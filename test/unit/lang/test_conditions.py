@@ -120,3 +120,20 @@ def test_conditions_that_run_nothing() -> None:
             line = body.__code__.co_firstlineno
             assert raised.value.location is not None
             assert line < int(raised.value.location.split(":")[1]) <= line + 4
+
+
+def test_a_bound_that_grows_is_refused_at_its_line_on_the_chip() -> None:
+    @lang.kernel
+    def triangle(x, y):
+        total = lang.zeros(64)
+        for i in lang.range(2):
+            for j in lang.range(i + 1):
+                total[...] = total + x[i + j]
+        y[...] = total
+
+    x = np.arange(512, dtype=np.float32).reshape(8, 64)
+    triangle[1](x, y := np.zeros(64, np.float32))
+    assert np.array_equal(y, x[0] + x[1] + x[2])
+    line = triangle.function.__code__.co_firstlineno + 5
+    with pytest.raises(KtirError, match=rf"{__file__}:{line}:\d+: error: .* has a bound that grows from trip to trip"):
+        triangle[1].using(on="chip")(x, y)
