@@ -60,6 +60,9 @@ class _Recent(OrderedDict[Any, Any]):
         super().__init__()
         self.most = most
 
+    def __reduce__(self) -> Any:  # a copy begins with nothing
+        return _Recent, (self.most,)
+
     def found(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for a key, or is now."""
         known = self.pop(key, None) or make()

@@ -2,6 +2,7 @@
 
 # ruff: noqa: B023  (the body of a condition runs at once)
 
+import copy
 import gc
 import weakref
 from typing import Any
@@ -451,3 +452,10 @@ def test_blocks_of_a_part_of_an_argument(block: int) -> None:
     for on in (*PLACES, "chip"):
         first_rows.using(grid=4, on=on)(x, y := np.zeros_like(x), rows=5, block=block)
         assert np.array_equal(y, np.concatenate([x[:5] * 2, np.zeros_like(x[5:])])), on
+
+
+def test_a_copy_of_a_kernel_is_one() -> None:
+    scaled(np.ones(8, np.float32), np.zeros(8, np.float32))
+    again, y = copy.deepcopy(scaled), np.zeros(8, np.float32)
+    again(np.ones(8, np.float32), y)
+    assert y.tolist() == [FACTOR] * 8
