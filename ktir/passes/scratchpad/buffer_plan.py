@@ -36,8 +36,9 @@ class Buffer:
 
     @property
     def kind(self) -> Hashable:
-        """What buffers have in common of which units find the rows at the same places."""
-        return str(self.value.type), self.rotation, self.moved
+        """What buffers have in common of which units find the rows at the same places. A type has two sizes: each corelet has a block that
+        becomes weights for itself."""
+        return str(self.value.type), self.slot, self.rotation, self.moved
 
 
 def trips_of(loop: ir.Operation) -> int:

@@ -58,16 +58,22 @@ def test_budget(buffers: list[Buffer]) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.sampled_from(("4xf32", "4xf16", "2xf32"))), min_size=1, max_size=30))
-def test_twins_share_and_others_do_not(drawn: list[tuple[int, int, str]]) -> None:
-    """Whoever shares an address has the same type, and lives at another time."""
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(1, 10), st.sampled_from(["4xf32", "4xf16", "2xf32"]), st.integers(1, 2)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_twins_share_and_others_do_not(drawn: list[tuple[int, int, str, int]]) -> None:
+    """Whoever shares an address has the same type and size, and lives at another time. Both corelets may have one of a type each."""
     sizes = {"4xf32": 512, "4xf16": 256, "2xf32": 256}
-    buffers = [Buffer(SimpleNamespace(type=kind), a, a + n, sizes[kind]) for a, n, kind in drawn]
+    buffers = [Buffer(SimpleNamespace(type=kind), a, a + n, sizes[kind] * each) for a, n, kind, each in drawn]
     used = fit_twins(buffers, 1 << 30)
     assert used == max(b.address + b.bytes for b in buffers)
     for i, a in enumerate(buffers):
         for b in buffers[:i]:
             if a.address < b.address + b.bytes and b.address < a.address + a.bytes:
-                assert (a.address, a.kind) == (b.address, b.kind)
+                assert (a.address, a.bytes, a.kind) == (b.address, b.bytes, b.kind)
                 assert a.end <= b.start or b.end <= a.start
     assert fit_twins(buffers, used - 1) == -1
