@@ -17,6 +17,7 @@ import torch
 
 from ktir.assembly import parse_module
 from ktir.context import context
+from ktir.diagnostics import KtirError
 from ktir.lowering.compile import compile_logical
 from ktir.lowering.inductor.capture import capture
 from ktir.mlir import ir
@@ -121,6 +122,10 @@ def measure(case: Case) -> Row:
     counts.subtract(ahead)
     start_of_model = _layers(case, ahead)
     behind = {kind: _layers(case, (*ahead, kind)) for kind, count in counts.items() if count}
+    if small := [kind for kind, program in behind.items() if program.cycles <= start_of_model.cycles]:
+        cycles = behind[small[0]].cycles
+        said = f"{len(ahead)} layers take {start_of_model.cycles:,} cycles, and with one of '{small[0]}' more {cycles:,}"
+        raise KtirError(f"small models tell no time: {said}")
     logits = _logits(config.vocab_size, config.hidden_size, dtype_of(case), case.batch)
     programs = start_of_model, *behind.values(), logits
     cycles = start_of_model.cycles + sum(counts[kind] * (program.cycles - start_of_model.cycles) for kind, program in behind.items())

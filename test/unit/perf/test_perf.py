@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ktir.diagnostics import KtirError
-from ktir.perf import memory, plot
+from ktir.perf import memory, modelled, plot
 from ktir.perf.compare import compare, is_worse, write
 from ktir.perf.modelled import Row, _layers, _logits, bound, measure
 from ktir.perf.plan import Case, read
@@ -83,6 +83,14 @@ def test_layers_of_experts_and_windows_are_measured() -> None:
     }
     row = measure(Case("experts", {**TINY, **sizes, "tie_word_embeddings": False}, "float16", 1, 1, 32))
     assert 0 < row.bound < row.ms  # of four experts two are read
+
+
+def test_no_time_is_told_where_a_layer_more_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where two layers are planned otherwise than three."""
+    monkeypatch.setattr(modelled, "_layers", lambda case, kinds: modelled.Program(1000 // len(kinds), 0.0))
+    case = Case("tiny", TINY, "float16", 2, 1, 32)
+    with pytest.raises(KtirError, match=r"small models tell no time: 2 layers take 500 cycles, and with one of .* more 333"):
+        measure(case)
 
 
 def test_the_bound_is_of_memory_or_of_products() -> None:
