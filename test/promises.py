@@ -362,6 +362,8 @@ Not promised:
 * The same bits of sums of floats with other numbers of cores, other targets, other batch sizes, and of `engine="ktir"` and the chip: sums
   are divided and ordered otherwise, within the last bound. What has no such sums has the same bits. Host and device are the same chip, and
   have the same bits.
+* The codes of signalling NaN where a program computes integers of 8 or 16 bits and views them as float8_e5m2 or bfloat16, or writes into
+  such a view of integers: other elements of it whose bits are such a code become the code of a quiet NaN.
 """
 
 

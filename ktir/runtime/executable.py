@@ -17,7 +17,7 @@ from ktir.emulator.machine import Machine
 from ktir.emulator.machine.kept import Kept
 from ktir.emulator.machine.machine import Mode
 from ktir.isa.binary.encoding import encode
-from ktir.package import HostTensor, LaunchArgument, Package, read
+from ktir.package import HostTensor, LaunchArgument, Package, content_hash, read
 from ktir.package.manifest import PROGRAM
 from ktir.runtime import metrics, notices
 from ktir.runtime.device import DeviceTensor
@@ -99,7 +99,8 @@ class Executable:
         self._plans: WeakKeyDictionary[Card, JobPlan] = WeakKeyDictionary()
         self._prepared: dict[Hashable, Prepared] = {}
         if halves := sorted({a.dtype for a in self.spec.args if a.layout.device_dtype == DL16.published}):
-            notices.warn_once(self.spec.kernel_name, "dl16", KtirError(_LOSS.format(self.spec.kernel_name, " and ".join(halves))))
+            said = KtirError(_LOSS.format(self.spec.kernel_name, " and ".join(halves)))
+            notices.warn_once(content_hash(package.to_files()), "dl16", said)
         figures = self.machine.target
         ns = self.machine.report.cycles / figures.clock_ghz
         self.step = Step("Compute", 0, ns, self.spec.kernel_name, figures.host_launch_us * 1e3, self.machine)

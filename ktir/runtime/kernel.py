@@ -16,7 +16,7 @@ import numpy as np
 
 from ktir.diagnostics import Diagnostic, KtirError, OutOfRange
 from ktir.emulator.findings import Finding
-from ktir.package import read
+from ktir.package import content_hash, read
 from ktir.package.manifest import NAME as MANIFEST
 from ktir.runtime import failures, machines, notices, stamps, store
 from ktir.runtime.device import DeviceTensor
@@ -135,7 +135,7 @@ class Kernel:
         except Exception:
             raise error from None
         if isinstance(error, OutOfRange):
-            notices.warn_once(self.name, error.message, error, ON_EXECUTOR, notices.NOT_HERE)
+            notices.warn_once(content_hash(self._files), error.message, error, ON_EXECUTOR, notices.NOT_HERE)
         elif reproduction and not self.faulty:
             self.faulty = True
             notices.warn(error, f"{OURS}; {reproduction.write()}", f"{ON_EXECUTOR}, now and later; {notices.WITHOUT_CHIP}")

@@ -121,7 +121,7 @@ def test_parts_of_a_matmul_are_within_the_span() -> None:
     """8192x32768x4096: halves of the rows would be 256 MiB each, which is not below the limit."""
     text = "\n".join(compiled(matmul(8192, 32768, 4096)))
     assert "m/4 (2048), n/8 (8 x 64) on 32 cores" in text
-    assert "26214.63 us" in text
+    assert "24768.74 us" in text
 
 
 def test_a_matmul_beyond_every_span() -> None:
