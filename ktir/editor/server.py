@@ -75,12 +75,12 @@ class Server(LanguageServer):
     def index(self, uri: str) -> Index:
         """The index of a document as it is now; of one that is neither open nor a file, of no text."""
         try:
-            text = readable(self.workspace.get_text_document(uri).source)
+            source = self.workspace.get_text_document(uri).source
         except (OSError, UnicodeError):
-            text = ""
+            source = ""
         known = self._indices.get(uri)
-        if known is None or known[0] != text:
-            known = self._indices[uri] = text, Index(text)
+        if known is None or known[0] != source:
+            known = self._indices[uri] = source, Index(readable(source))
         return known[1]
 
     def analysis(self, uri: str) -> Analysis:

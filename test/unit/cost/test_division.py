@@ -111,9 +111,9 @@ def published_milliseconds(m: int, k: int, n: int, split: tuple[int, int, int]) 
 def test_headline_matmul() -> None:
     assert published_milliseconds(8192, 32768, 4096, (16, 1, 2)) == pytest.approx(54.0, abs=0.05)
     plan = solve(matmul(8192, 32768, 4096, layouts="free"), DATASHEET)
-    assert plan.microseconds <= 30_000
+    assert plan.microseconds <= 25_000
     assert plan.layouts["a"].device_size == (8192, 512, 64), "with sticks outermost the span forces a split of the reduction"
-    assert plan.cost.bound.resource is Resource.MEMORY, "rows of 64 KB come stick by stick, once per stick of columns"
+    assert plan.cost.bound.resource is Resource.PT, "rows of 64 KB come once, in parts between which the sums of all columns stay"
     fixed = solve(matmul(8192, 32768, 4096), DATASHEET)
     assert fixed.splits()["k"] > 1
     assert fixed.microseconds > plan.microseconds

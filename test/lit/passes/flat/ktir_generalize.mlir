@@ -1,10 +1,10 @@
-// Named matmuls, transposes and broadcasts become generics whose bodies have the op's location; fills stay.
+// Named matmuls, transposes and broadcasts become generics whose bodies have the op's location; fills stay, and what nobody reads goes.
 // RUN: ktir-opt %s --ktir-generalize --mlir-print-debuginfo | FileCheck %s
 
 // CHECK: #[[L:.*]] = loc("bmm")
 // CHECK-LABEL: func.func @f(
 module attributes {ktir.level = "logical"} {
-  func.func @f(%a: tensor<3x16x32xf16>, %b: tensor<3x24x32xf16>, %w: tensor<32x8xf16>) {
+  func.func @f(%a: tensor<3x16x32xf16>, %b: tensor<3x24x32xf16>, %w: tensor<32x8xf16>) -> (tensor<3x16x24xf32>, tensor<8x5x32xf16>) {
     %zero = arith.constant 0.0 : f32
     %e = tensor.empty() : tensor<3x16x24xf32>
     // CHECK: linalg.fill
@@ -22,6 +22,8 @@ module attributes {ktir.level = "logical"} {
     %u = tensor.empty() : tensor<8x5x32xf16>
     // CHECK: linalg.generic {{.*}} ins(%[[T]] : tensor<8x32xf16>) outs({{.*}} : tensor<8x5x32xf16>)
     %q = linalg.broadcast ins(%p : tensor<8x32xf16>) outs(%u : tensor<8x5x32xf16>) dimensions = [1]
-    return
+    // CHECK-NOT: math.exp
+    %v = math.exp %r : tensor<3x16x24xf32>
+    return %r, %q : tensor<3x16x24xf32>, tensor<8x5x32xf16>
   }
 }

@@ -23,7 +23,7 @@ from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.tiling import contractions
 from ktir.pipeline import run_pipeline
-from ktir.target import DATASHEET
+from ktir.target import DATASHEET, Target
 
 Function = Callable[..., torch.Tensor]
 
@@ -53,8 +53,8 @@ def in_parts(expected: bool = True) -> Iterator[None]:
     """Whether parts fit or not, they are the fastest; something is tiled so."""
     honest, write, built = tiles.tile_cycles, contractions._build_in_parts, list[int]()
 
-    def cycles(share: tiles.Share, rows: int, trips: int, streamed: bool, kept: bool, target: object, k_parts: int = 1) -> float:
-        return honest(share, rows, trips, streamed, kept, target, k_parts) / (1e6 if k_parts > 1 else 1)  # pyright: ignore[reportArgumentType]
+    def cycles(share: tiles.Share, rows: int, trips: int, streamed: bool, kept: bool, target: Target, k_parts: int = 1) -> float:
+        return honest(share, rows, trips, streamed, kept, target, k_parts) / (1e6 if k_parts > 1 else 1)
 
     def spied(blocks: contractions.Blocks, m: contractions.Matmul) -> None:
         built.append(blocks.plan.k_parts)
