@@ -62,9 +62,15 @@ def register() -> None:
     sparse = torch.library.Library("aten", "IMPL", "SparsePrivateUse1")
     for name in ("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors"):
         sparse.impl(name, _no_sparse)
+    nested, no_nested = torch.library.Library("aten", "IMPL", "NestedTensorPrivateUse1"), torch.library.Library("_", "IMPL")
+    for name, kernel in own.NESTED.items():
+        nested.impl(name, kernel)
+    for name in ("linear", "matmul"):  # which PyTorch would take apart by their sizes
+        nested.impl(name, functools.partial(_no_nested, f"aten.{name}"))
+    no_nested.fallback(_no_nested, "NestedTensorPrivateUse1")
     quantized = torch.library.Library("_", "IMPL")
     quantized.fallback(_no_quantized, "QuantizedPrivateUse1")
-    _keep(host, kernels, with_gradients, negated, sparse, quantized, rest)
+    _keep(host, kernels, with_gradients, negated, sparse, nested, no_nested, quantized, rest)
     for sentence in environment.without_effect(os.environ):
         log.warning("warning: %s", sentence)
     if cards > 1 and (reason := guard.install()):
@@ -85,6 +91,12 @@ def register() -> None:
 def _no_sparse(*_: Any, **__: Any) -> None:
     """For sparse tensors, as gradients of `Embedding(sparse=True)` are."""
     raise NotImplementedError("the device 'spyre' holds no sparse tensors; sparse=False gives gradients that are dense")
+
+
+def _no_nested(op: Any, *_: Any, **__: Any) -> None:
+    raise NotImplementedError(
+        f"{op}: the device 'spyre' computes nothing of nested tensors with strided layout; of layout=torch.jagged it does"
+    )
 
 
 def _no_quantized(*_: Any, **__: Any) -> None:

@@ -17,6 +17,8 @@ from ktir.device.tensors.streams import current_stream
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 """The keys of kernels that read and write metadata alone, and serve all devices."""
+_NESTED_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
+"""The same for nested tensors: their kernels are made of operators on the tensor that holds all parts."""
 _APART = torch._C.DispatchKey.CompositeExplicitAutograd
 """The key of kernels that take an operator apart."""
 
@@ -239,6 +241,21 @@ def _record_stream(self: torch.Tensor, stream: Any) -> None:
     if stream.device.type != "spyre":
         raise RuntimeError(f"expected a stream of the device 'spyre', but got {stream!r}")
 
+
+def _nested(name: str) -> Callable[..., Any]:
+    base, _, overload = name.partition(".")
+    op = getattr(getattr(aten, base), overload or "default")
+    return lambda *args, **kwargs: op.redispatch(_NESTED_CPU, *args, **kwargs)
+
+
+NESTED: dict[str, Callable[..., Any]] = {
+    name: _nested(name)
+    for name in (
+        "_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets",
+        "alias", "clone", "copy_", "detach", "empty_like", "_to_copy", "unbind.int", "values",
+    )
+}  # fmt: skip
+"""Nested tensors with strides are made, moved and taken apart, as printing does."""
 
 PINNED: dict[str, Callable[..., Any]] = {"_pin_memory": pin_memory, "is_pinned": is_pinned}
 """For tensors of the host."""

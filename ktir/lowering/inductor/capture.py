@@ -84,10 +84,17 @@ def capture_regions(
         if failure:
             raise failure[0] from None
         if not any(isinstance(e, _Captured) for e in chain(error)):
-            raise _no_single_graph(error) or error from None
+            raise _refused_arguments(error) or _no_single_graph(error) or error from None
     if not found:
         raise KtirError("the model has nothing to compute: its results are views of its inputs, or calls on the host")
     return found
+
+
+def _refused_arguments(error: Exception) -> TypeError | None:
+    """What an operator of the model says of its arguments, as it does in eager; to Dynamo it is a reason to end the graph."""
+    cause = error.__cause__
+    called = isinstance(error, Unsupported) and "making fake tensor call" in str(error).partition("\n")[0]
+    return cause if called and isinstance(cause, TypeError) else None
 
 
 def _no_single_graph(error: Exception) -> NoSingleGraph | None:

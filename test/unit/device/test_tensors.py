@@ -57,6 +57,19 @@ def test_types_that_the_device_does_not_hold(dtype: torch.dtype) -> None:
         torch.empty(3, dtype=dtype, device="spyre")
 
 
+def test_nested_tensors_are_moved_and_printed() -> None:
+    rows = [torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)]
+    on_host = torch.nested.nested_tensor(rows)
+    for nested in (on_host.to("spyre"), torch.nested.nested_tensor([row.to("spyre") for row in rows]).clone()):
+        assert nested.device == torch.device("spyre:0")
+        assert all(part.device == nested.device and torch.equal(part.cpu(), row) for part, row in zip(nested.unbind(), rows, strict=True))
+        assert repr(nested).replace(", device='spyre:0'", "") == repr(on_host)
+        assert repr(nested.cpu()) == repr(on_host)
+        for computed in (lambda x=nested: x + 1, lambda x=nested: torch.nn.functional.linear(x, torch.ones(5, 3, device="spyre"))):
+            with pytest.raises(NotImplementedError, match="computes nothing of nested tensors with strided layout"):
+                computed()
+
+
 def test_quantized_tensors_are_refused() -> None:
     quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
     with pytest.raises(TypeError, match="the device 'spyre' holds no quantized tensors"):

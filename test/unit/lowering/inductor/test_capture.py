@@ -51,6 +51,14 @@ def test_programs_with_a_call_between_them() -> None:
         ktir.capture(lambda x: (x * 2).histc(3) + 1, torch.ones(5))
 
 
+def test_arguments_that_an_operator_refuses() -> None:
+    """A tuple where a tensor belongs is told by the operator, as in eager."""
+    with pytest.raises(TypeError, match=r"relu\(\): argument 'input' \(position 1\) must be Tensor, not tuple"):
+        ktir.capture(torch.nn.ReLU(), (X, X))
+    with pytest.raises(TypeError, match=r"must be Tensor, not tuple"):
+        ktir.capture(lambda x: torch.sin(x) + 1, (X, X))
+
+
 def test_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.zeros(3)
     ktir.capture(lambda x: x.add_(1), x)
