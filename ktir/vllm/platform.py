@@ -13,6 +13,7 @@ from ktir.vllm import upstream
 upstream.without_torchvision_kernels()  # before anything of vLLM or transformers imports it
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
 ADAPTERS = "ktir.vllm.adapters.PlainAdapters"
+SCHEDULER = "ktir.vllm.scheduler.SpyreScheduler"
 GRAMMARS = "xgrammar"
 """What follows grammars, where nobody chooses: an engine has one, and that one refuses. vLLM's "auto" checks each request with one that
 takes it, and follows it with that of the first request, which lets rules go or fails.
@@ -106,6 +107,8 @@ class SpyrePlatform(upstream.Platform):
         cls._check_states(vllm_config.cache_config)
         if parallel.worker_cls == "auto":
             parallel.worker_cls = "ktir.vllm.worker.SpyreWorker"
+        if scheduler.scheduler_cls is None:
+            scheduler.scheduler_cls = SCHEDULER
         parallel.disable_custom_all_reduce = True
         scheduler.async_scheduling = False  # it needs streams and events of an accelerator
         structured = vllm_config.structured_outputs_config

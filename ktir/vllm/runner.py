@@ -21,6 +21,7 @@ from ktir.vllm import encoders, experts, state_space
 from ktir.vllm.adapters import NONE, Rows
 from ktir.vllm.attention import StepInputs
 from ktir.vllm.programs import Programs, Shape, groups
+from ktir.vllm.scheduler import StrictSampler
 from ktir.vllm.upstream import (
     EncoderOnlyAttentionSpec,
     GPUModelRunner,
@@ -113,6 +114,7 @@ class SpyreModelRunner(GPUModelRunner):
             super().__init__(vllm_config, device)
         without_triton()
         without_compiled_ranks()
+        self.sampler = StrictSampler(self.sampler.logprobs_mode, self.sampler.use_fp64_gumbel)
         self.use_cuda_graph = False
         self.cascade_attn_enabled = False
         self.axes = 3 if self.uses_mrope else 1

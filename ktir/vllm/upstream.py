@@ -6,6 +6,7 @@ first: `test/serving` looks all of them up.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ NAMES = {
     "vllm.config": ("CompilationMode", "VllmConfig"),
     "vllm.engine.arg_utils": ("EngineArgs",),
     "vllm.entrypoints.anthropic.serving": ("AnthropicServingMessages",),
+    "vllm.entrypoints.openai.responses.serving": ("OpenAIServingResponses",),
     "vllm.entrypoints.serve.utils.error_response": ("create_error_response",),
     "vllm.exceptions": ("VLLMClientError", "VLLMValidationError"),
     "vllm.forward_context": ("get_forward_context", "set_forward_context"),
@@ -48,7 +50,10 @@ NAMES = {
         "MultipleOf",
     ),
     "vllm.v1.attention.backends.registry": ("AttentionBackendEnum", "register_backend"),
+    "vllm.v1.core.sched.scheduler": ("Scheduler",),
     "vllm.v1.kv_cache_interface": ("EncoderOnlyAttentionSpec", "MambaSpec", "UniformTypeKVCacheSpecs"),
+    "vllm.v1.request": ("RequestStatus",),
+    "vllm.v1.sample.sampler": ("Sampler",),
     "vllm.v1.worker.cpu_model_runner": ("_set_torch_accelerator_to_noop", "_torch_cuda_wrapper"),
     "vllm.v1.worker.encoder_cudagraph": ("BudgetGraphMetadata", "EncoderCudaGraphManager"),
     "vllm.v1.worker.gpu_model_runner": ("GPUModelRunner",),
@@ -155,15 +160,24 @@ def set_batches(seats: int, tokens: int) -> None:
     __getattr__("EngineArgs").get_batch_defaults = classmethod(defaults)
 
 
+def _said(error: BaseException) -> str:
+    """With what it comes from, where it does not say that itself; xgrammar's own files and times say nothing."""
+    cause = error.__cause__
+    said = str(error) if cause is None or str(cause) in str(error) else f"{error} {cause}"
+    return re.sub(r"\[[\d:]+\] \S+:\d+: ", "", said)
+
+
 def let_requests_be_refused() -> None:
     """Let the server answer what is wrong with a request, which the pinned one partly takes for failures of its own and keeps to itself:
-    whatever its checks stumble over, as over a word without tokens. Numbers that have no bytes on the way to the engine are wrong too.
+    whatever its checks stumble over, as over a word without tokens, and what stops an engine that follows it. Numbers that have no bytes on
+    the way to the engine are wrong too.
     """
     processor: Any = import_module("vllm.v1.engine.input_processor").InputProcessor
     if hasattr(processor.process_inputs, "__wrapped__"):
         return
     encode = import_module("msgspec").msgpack.encode
     refused: Any = type("RequestError", (__getattr__("VLLMValidationError"), ValueError), {})
+    _let_answers_be_refusals(refused)
 
     @wraps(processor.process_inputs)
     def process_inputs(self: Any, request_id: str, prompt: Any, params: Any, *others: Any, **options: Any) -> Any:
@@ -171,11 +185,31 @@ def let_requests_be_refused() -> None:
             encode(params, enc_hook=lambda unknown: None)
             return process_inputs.__wrapped__(self, request_id, prompt, params, *others, **options)
         except (ValueError, TypeError, OverflowError) as error:
-            raise refused(str(error)) from error
+            raise refused(_said(error)) from error
         except (AssertionError, AttributeError, LookupError) as error:
             raise refused(f"the request is not what is expected here: {str(error) or type(error).__name__}") from error
 
     processor.process_inputs = process_inputs
+
+
+def _let_answers_be_refusals(refused: Any) -> None:
+    """Let the server refuse a request that the engine ended with a reason, with all else that it asked for."""
+    processor: Any = import_module("vllm.v1.engine.output_processor").OutputProcessor
+
+    @wraps(processor.process_outputs)
+    def process_outputs(self: Any, outputs: Any, *others: Any, **options: Any) -> Any:
+        failed = [output for output in outputs if str(output.finish_reason) == "error" and output.stop_reason is not None]
+        ended = [(self.request_states.get(output.request_id), output.stop_reason) for output in failed]
+        found = process_outputs.__wrapped__(self, outputs, *others, **options)
+        for state, said in ended:
+            if state is None or state.queue is None:
+                continue  # what calls an engine itself has the reason in what it gives
+            state.queue.put(refused(said))
+            if state.parent_req is not None:
+                found.reqs_to_abort.extend(self.abort_requests([state.parent_req.request_id], internal=True))
+        return found
+
+    processor.process_outputs = process_outputs
 
 
 def let_starts_be_stopped() -> None:
@@ -242,6 +276,26 @@ def let_servers_refuse() -> None:
     routing.solve_dependencies, requests.Request.json = solve, json
     messages = __getattr__("AnthropicServingMessages")
     messages.create_messages, messages.count_tokens = answered(messages.create_messages), answered(messages.count_tokens)
+    _let_events_be_errors((client, ValueError, TypeError, OverflowError), answer)
+
+
+def _let_events_be_errors(refused: tuple[type[Exception], ...], answer: Any) -> None:
+    """Let a stream of `/v1/responses` end with an error, as the others do; the pinned one drops the connection."""
+    served: Any = __getattr__("OpenAIServingResponses")
+    stock, error_event = served.responses_stream_generator, import_module("openai.types.responses").ResponseErrorEvent
+
+    @wraps(stock)
+    async def events(*inputs: Any, **options: Any) -> Any:
+        sent = 0
+        try:
+            async for event in stock(*inputs, **options):
+                yield event
+                sent += 1
+        except refused as error:
+            said = answer(error).error
+            yield error_event(type="error", code=str(said.code), message=said.message, param=said.param, sequence_number=sent)
+
+    served.responses_stream_generator = events
 
 
 def route_by(softmax: Any, sigmoid: Any) -> None:

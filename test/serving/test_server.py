@@ -38,6 +38,10 @@ MALFORMED: list[dict[str, Any]] = [
     {"extra_body": {"structured_outputs": {"json": {"$ref": "#"}}}},
     {"extra_body": {"structured_outputs": {"json": {"type": "integer", "multipleOf": 5}}}},
     {"extra_body": {"bad_words": [" "]}},
+    {"extra_body": {"structured_outputs": {"grammar": "root ::= root"}}},
+    {"extra_body": {"structured_outputs": {"regex": "x"}, "allowed_token_ids": [2]}},
+    {"extra_body": {"structured_outputs": {"regex": "x"}, "ignore_eos": True}},
+    {"extra_body": {"allowed_token_ids": [2], "min_tokens": 2}},
 ]
 BODIES = [
     b"",
@@ -128,6 +132,27 @@ def test_wrong_messages_are_refused(server: Server) -> None:
         status, found = post(server, "v1/messages", json.dumps(asked).encode())
         assert status == 400, (wrong, found)
         assert found["error"]["message"]
+
+
+def test_what_leaves_no_token_is_refused(server: Server) -> None:
+    """Where an answer begins, or goes on; in streams too, and with all answers of a request."""
+    client = server.client
+    tokens = [post(server, "tokenize", json.dumps({"model": "tiny", "prompt": word}).encode())[1]["tokens"][-1] for word in "abc"]
+
+    def asked(regex: str, allowed: list[int], **options: Any) -> Any:
+        more = {"structured_outputs": {"regex": regex}, "allowed_token_ids": allowed}
+        return client.completions.create(model="tiny", prompt="x", max_tokens=6, temperature=1, extra_body=more, **options)
+
+    with pytest.raises(openai.BadRequestError, match="structured_outputs and allowed_token_ids leave no token that the answer could begin"):
+        asked("[0-9]+", tokens, n=3)
+    with pytest.raises(openai.APIError, match="leave no token that could follow the first 1 of the answer"):
+        list(asked("a[0-9]", tokens, n=3, stream=True))
+    nothing = {"type": "json_schema", "name": "x", "schema": {"type": "string", "pattern": r"[^\s\S]"}}
+    *_, last = client.responses.create(model="tiny", input="x", max_output_tokens=9, text={"format": nothing}, stream=True)
+    assert (last.type, last.code) == ("error", "400")
+    assert "structured_outputs leave no token" in last.message
+    assert {choice.text for choice in asked("bc|cb", [*tokens[1:], 2], n=3).choices} <= {"bc", "cb"}
+    assert metric(server.address, "num_requests_running") == 0
 
 
 def resident(process: int) -> int:
