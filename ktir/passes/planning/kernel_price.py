@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -27,6 +27,7 @@ from ktir.cost.tiles import (
 from ktir.passes.division.kernel_facts import KernelFacts, Reading
 from ktir.passes.division.softmax_problem import softmax_problem
 from ktir.passes.division.work import Work
+from ktir.passes.planning.block_room import BlockRoom, Step
 from ktir.passes.scratchpad.rotation import rotation
 from ktir.target import LANES, Target
 
@@ -42,7 +43,7 @@ def kernel_price(facts: KernelFacts, work: Work, target: Target, resident: Colle
         own = {name: (n, share) for name, n, share in zip(facts.names, work.parts, work.shares, strict=True)}
         division = tuple(own.get(loop.name, (1, loop.blocks)) for loop in problem.loops)
         by_blocks = _by_blocks_of_keys(replace(problem, name=""), division, target)
-    return by_blocks or _Price(facts, work, target, resident).cost()
+    return by_blocks or min((price.cost() for price in _forms(facts, work, target, resident)), key=lambda cost: cost.cycles)
 
 
 @lru_cache(maxsize=1024)
@@ -54,8 +55,27 @@ def _by_blocks_of_keys(problem: Problem, division: tuple[tuple[int, int], ...], 
     return None if model.takes_whole_rows(divided) else model.cost(divided)
 
 
+def _forms(facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor]) -> Iterator[_Price]:
+    """In the blocks that are best for the longest matmul; where these leave no room for other tensors, in the largest that do."""
+    best = _Price(facts, work, target, resident)
+    share, once = best.shares["m"], best.outer == 1 and bool(facts.contractions)
+    room = BlockRoom(facts, work, best.steps, resident, target)
+    if best.rows <= room.rows(best.rows, streamed=best.streamed, once=once and best.row_trips == 1):
+        yield best
+        return
+    forms = (False, True) if once else (False,)
+    fitting = [(rows, streamed) for streamed in forms if (rows := room.rows(share, streamed=streamed, once=once)) > 1]
+    for rows, streamed in fitting:
+        yield _Price(facts, work, target, resident, (min(rows, best.rows), streamed))
+    if not fitting:  # `ktir-tile` sees some sticks of a row at a time
+        yield best
+
+
 class _Price:
-    def __init__(self, facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor] = ()) -> None:
+    def __init__(
+        self, facts: KernelFacts, work: Work, target: Target, resident: Collection[Tensor] = (), form: tuple[int, bool] | None = None
+    ) -> None:
+        """`form`: rows of a block, and whether first operands come stick by stick, where the longest matmul does not say it."""
         self.facts, self.work, self.target, self.resident = facts, work, target, resident
         self.parts = dict(zip(facts.names, work.parts, strict=True)) | {"n": work.column_parts}
         self.shares = dict(zip(facts.names, work.shares, strict=True))
@@ -64,7 +84,7 @@ class _Price:
         self.outer = prod(self.shares[name] for name in self.batches)
         self.streamed = self.kept = False
         self.k_parts = 1
-        self.rows = self._block_rows()
+        self.rows, self.streamed = form or (self._block_rows(), self.streamed)
         self.row_trips = -(-self.shares["m"] // self.rows)
         self.trips = self.outer * self.row_trips
         self.readers: dict[Tensor, list[Item]] = {}
@@ -72,6 +92,7 @@ class _Price:
             for value in dict.fromkeys(item.sources):
                 self.readers.setdefault(value, []).append(item)
         self.loads: dict[Reading, Load] = {}
+        self.steps = self._steps()
 
     def cost(self) -> Cost:
         """All terms together."""
@@ -107,16 +128,22 @@ class _Price:
 
     # Ops
 
-    def _stages(self) -> list[Stage]:
+    def _steps(self) -> list[Step]:
         """Ops in order; what is computed on each finished stick of a matmul belongs to it."""
-        stages: list[Stage] = []
-        made: dict[Tensor, int] = {}
+        steps: list[Step] = []
         ops = list(self.facts.ops)
         while ops:
             item = ops.pop(0)
             fused = self._fused(item, ops)
             if fused is not None:
                 ops.remove(fused)
+            steps.append((item, fused))
+        return steps
+
+    def _stages(self) -> list[Stage]:
+        stages: list[Stage] = []
+        made: dict[Tensor, int] = {}
+        for item, fused in self.steps:
             stages.append(self._stage(item, fused, made))
             made[item.value] = made[(fused or item).value] = len(stages) - 1
         copied = dict.fromkeys(item.value for item in self.facts.stores if item.value not in made)

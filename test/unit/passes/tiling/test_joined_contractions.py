@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 import torch
 from chip import only_on_chip
+from chip_cycles import cycles_of
 from torch.nn import functional as F
 
 import ktir
-from ktir.assembly import parse_module
 from ktir.checking import check_levels
-from ktir.context import context
-from ktir.emulator.machine import Machine
-from ktir.lowering.compile import pipeline
-from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
-from ktir.mlir import ir
 from ktir.passes.tiling.plan import tile_facts
-from ktir.pipeline import run_pipeline
-from ktir.target import DATASHEET
 
 Function = Callable[..., torch.Tensor]
 
@@ -69,14 +62,6 @@ def arguments(rows: tuple[int, ...], inner: int, columns: int) -> list[torch.Ten
     torch.manual_seed(inner + columns)
     shapes = (*rows, inner), (*rows, inner // 2), (inner, columns), (inner, columns)
     return [(torch.randint(-1, 2, shape) * (torch.rand(shape) < 0.2)).half() for shape in shapes]
-
-
-def cycles_of(f: Function, *shapes: tuple[int, ...]) -> int:
-    text = ktir.capture(f, *(torch.zeros(shape).half() for shape in shapes))
-    with context(), ir.Location.unknown():
-        module = parse_module(text)
-        run_pipeline(module, pipeline(DATASHEET.cores))
-        return Machine(lower_program(module), DATASHEET).report.cycles
 
 
 @pytest.mark.parametrize(("rows", "inner", "columns"), [((96,), 256, 192), ((1,), 192, 320), ((700,), 130, 70), ((3, 50), 128, 128)])

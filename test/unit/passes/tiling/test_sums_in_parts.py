@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from chip import only_on_chip
+from chip_cycles import cycles_of
 from torch.nn import functional as F
 
 import ktir
@@ -17,13 +18,11 @@ from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
 from ktir.cost import tiles
-from ktir.emulator.machine import Machine
 from ktir.lowering.compile import pipeline
-from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
 from ktir.mlir import ir
 from ktir.passes.tiling import contractions
 from ktir.pipeline import run_pipeline
-from ktir.target import DATASHEET, Target
+from ktir.target import Target
 
 Function = Callable[..., torch.Tensor]
 
@@ -123,14 +122,6 @@ def test_not_where_more_is_computed_of_the_result(behind: Function) -> None:
         run_pipeline(
             parse_module(ktir.capture(lambda x, w: behind(x @ w), torch.zeros(64, 1024).half(), torch.zeros(1024, 64).half())), pipeline(1)
         )
-
-
-def cycles_of(f: Function, *shapes: tuple[int, ...]) -> int:
-    text = ktir.capture(f, *(torch.zeros(shape).half() for shape in shapes))
-    with context(), ir.Location.unknown():
-        module = parse_module(text)
-        run_pipeline(module, pipeline(DATASHEET.cores))
-        return Machine(lower_program(module), DATASHEET).report.cycles
 
 
 def test_long_rows_are_loaded_once() -> None:
