@@ -116,8 +116,12 @@ NUMBERS = (
         ),
     ),
     Promise(
-        "What only moves elements keeps their bits: views, gathers, scatters, joins, transfers to the device and back.",
+        "What only moves elements keeps their bits, those of signalling NaN too: views, also of computed integers as floats and back, "
+        "gathers, scatters, joins, transfers to the device and back.",
         (
+            "unit/lowering/inductor/test_moved_bits.py::test_of_floats",
+            "unit/lowering/inductor/test_moved_bits.py::test_of_computed_integers",
+            "unit/lowering/inductor/test_moved_bits.py::test_of_what_is_written_in_part",
             "unit/lowering/inductor/test_views.py::test_views",
             "unit/lowering/inductor/test_lookups.py::test_values",
             "unit/runtime/test_transfer.py::test_there_and_back_keeps_bits",
@@ -362,8 +366,6 @@ Not promised:
 * The same bits of sums of floats with other numbers of cores, other targets, other batch sizes, and of `engine="ktir"` and the chip: sums
   are divided and ordered otherwise, within the last bound. What has no such sums has the same bits. Host and device are the same chip, and
   have the same bits.
-* The codes of signalling NaN where a program computes integers of 8 or 16 bits and views them as float8_e5m2 or bfloat16, or writes into
-  such a view of integers: other elements of it whose bits are such a code become the code of a quiet NaN.
 """
 
 

@@ -43,6 +43,7 @@ _CHUNK = 32768
 """Elements per pass of a multi-pass function: operand, result and scratch stay in the first two cache levels."""
 
 # Bit patterns of float32.
+_FRACTION = 23
 _EXPONENT = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -107,6 +108,14 @@ def deliver(result: Any, out: NDArray[Any] | None) -> Any:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def _nan(bits: NDArray[np.uint32], dropped: int) -> NDArray[np.uint32]:
+    """NaNs rounded to a format that has fewer bits of fraction: they keep the first ones, by which codes that are only moved are found
+    again. One that has none of its bits there is quiet.
+    """
+    kept = bits >> np.uint32(dropped) << np.uint32(dropped)
+    return np.where(kept & np.uint32(0x7FFFFF), kept, kept | np.uint32(0x400000))
+
+
 def rounding_views(source: F32, target: F32, scratch: F32) -> tuple[NDArray[Any], ...]:
     """The arguments of a function of `ROUND_CHUNK` for one chunk: made once, used for many roundings of the same memory.
 
@@ -130,7 +139,10 @@ def _round_f16(
     """Round one chunk to the f16 grid: r = round_f16(a). Arguments by `rounding_views`; the caller is inside `quiet()`."""
     np.bitwise_and(bits, _EXPONENT, out=m_bits)
     if m_bits.max(initial=0) >= _BIG:
+        nan = np.isnan(a)
+        kept = _nan(bits[nan], _FRACTION - 10)
         r[...] = a.astype(np.float16)
+        r_bits[nan] = kept
         return
     # Adding and subtracting a number whose spacing is the grid's rounds to the grid, in the FPU's own RNE.
     np.maximum(m_bits, floor, out=m_bits)
@@ -321,7 +333,7 @@ def decode(kind: str, bits: NDArray[Any]) -> F32:
             magnitude = u & np.uint32(0x7FFF)
             wide = ((magnitude << np.uint32(14)) + np.uint32((127 - 31) << 23)) | ((u & np.uint32(0x8000)) << np.uint32(16))
             wide = np.where(magnitude == 0, (u & np.uint32(0x8000)) << np.uint32(16), wide)
-            return np.where(magnitude == 0x7FFF, np.uint32(0x7FC00000), wide).astype(np.uint32).view(np.float32)
+            return np.where(magnitude == 0x7FFF, np.uint32(0x7FC00000) | wide & _SIGN, wide).astype(np.uint32).view(np.float32)
     raise ValueError(f"no format named '{kind}'")
 
 
@@ -355,8 +367,7 @@ def encode(kind: str, x: F32) -> NDArray[Any]:
     u = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
     if kind == "bf16":
         rounded = (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-        quiet_nan = (u >> np.uint32(16)) | np.uint32(0x40)
-        return np.where(np.isnan(x), quiet_nan, rounded).astype(np.uint16)
+        return np.where(np.isnan(x), _nan(u, _FRACTION - 7) >> np.uint32(16), rounded).astype(np.uint16)
     magnitude, sign = u & np.uint32(0x7FFFFFFF), u >> np.uint32(31)
     if kind == "dl16":
         rounded = (magnitude + np.uint32(1 << 13)) >> np.uint32(14)
@@ -381,9 +392,8 @@ def encode(kind: str, x: F32) -> NDArray[Any]:
         code = whole + ((e + bias - 1) << fraction)
     if kind == "f8E4M3FN":
         code = np.where(over, np.where(np.isnan(x), 0x7F, 0x7E), code)
-    else:  # a NaN keeps what it has of its fraction: what is only moved keeps its bits
-        of_nan = (magnitude >> np.uint32(21)) & np.uint32(3)
-        code = np.where(over, np.where(np.isnan(x), 0x7C | np.where(of_nan == 0, 2, of_nan), 0x7C), code)
+    else:
+        code = np.where(over, np.where(np.isnan(x), _nan(magnitude, _FRACTION - 2) >> np.uint32(21) & np.uint32(127), 0x7C), code)
     return (code | (sign.astype(np.int64) << 7)).astype(np.uint8)
 
 
@@ -398,8 +408,8 @@ def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
     most = _E4M3_MOST if kind == "f8E4M3FN" else np.float32(65536)
     with quiet():
         result = np.asarray(np.clip(x, -most, most, out=out))  # of one number, too
-        nan = np.isnan(result) if kind == "f8E5M2" else np.False_
-        kept = result[nan] if nan.any() else None
+        nan = np.isnan(result)
+        kept = decode(kind, encode(kind, result[nan])) if nan.any() else None
         unit = np.maximum(result.view(np.uint32) & _EXPONENT, least)
         unit += np.uint32(((23 - fraction) << 23) | 0x400000)
         sign = result.view(np.uint32) & _SIGN
@@ -409,7 +419,7 @@ def _round_byte(kind: str, x: F32, out: F32 | None) -> F32:
         np.bitwise_or(bits, sign, out=bits)
         if kind == "f8E5M2":
             np.copyto(result, np.copysign(np.float32(np.inf), result), where=np.abs(result) > np.float32(57344))
-        if kept is not None:  # arithmetic would make another NaN of one that signals
+        if kept is not None:
             result[nan] = kept
     return result
 

@@ -36,17 +36,30 @@ def half(x: float, kind: str) -> int:
     if kind in ONES:
         found = ONES[kind](x)
         if kind == "e5m2" or not math.isfinite(found):
-            return _cast("e", "H", found) >> 8 if kind == "e5m2" else 0x7F
+            return _cast("e", "H", found) >> 8 if kind == "e5m2" else 0x7F | (math.copysign(1, x) < 0) << 7
         return next(code for code in range(256) if lane(found) == byte(code, kind))
     if kind == "dl16":
         fraction, exponent = math.frexp(abs(x)) if math.isfinite(x) else (0.0, 64)
         whole = math.floor(math.ldexp(fraction, 10) + 0.5)
         code = whole - 512 + (exponent + 30 << 9) if whole else 0
         return (max(code, 0) if code < 0x7FFF and exponent < 64 else 0x7FFF) | (math.copysign(1, x) < 0) << 15
-    if kind == "f16" or math.isnan(x):
-        return _cast("e", "H", x) if kind == "f16" else 0x7FC0
+    if kind == "f16":
+        return _cast("e", "H", x)
     bits = lane(x)
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+FRACTIONS = {"f16": 10, "bf16": 7, "e5m2": 2}
+"""Bits of the fraction of formats that have more than one NaN."""
+
+
+def narrowed(x: Lane, kind: str) -> int:
+    """As `half`, of a lane. A NaN keeps its sign and the first bits of its fraction; one without a bit there gets the first one."""
+    if not math.isnan(number(x)) or kind not in FRACTIONS:
+        return half(number(x), kind)
+    bits, width = FRACTIONS[kind], 8 if kind in ONES else 16
+    fraction = x >> 23 - bits & (1 << bits) - 1 or 1 << bits - 1
+    return x >> 31 << width - 1 | ((1 << width - 1 - bits) - 1) << bits | fraction
 
 
 PAIRS = ("e4m3x2", "e5m2x2", "i8x2")
@@ -72,13 +85,16 @@ def widened(bits: int, kind: str) -> Lane:
         return bits
     if kind == "dl16":
         code, sign = bits & 0x7FFF, -1.0 if bits >> 15 else 1.0
-        return lane(math.nan if code == 0x7FFF else sign * math.ldexp(512 + code % 512, (code >> 9) - 40) if code else sign * 0.0)
-    return lane(_cast("H", "e", bits)) if kind == "f16" else bits << 16
+        size = math.nan if code == 0x7FFF else math.ldexp(512 + code % 512, (code >> 9) - 40) if code else 0.0
+        return lane(math.copysign(size, sign))
+    if kind == "f16":
+        return (bits >> 15 << 18 | 0x3FC00 | bits & 0x3FF) << 13 if bits & 0x7FFF > 0x7C00 else lane(_cast("H", "e", bits))
+    return bits << 16
 
 
 def rounded(x: float, kind: str) -> float:
     """The nearest f16, bf16 or dl16."""
-    return number(widened(half(number(lane(x)), kind), kind))
+    return number(widened(narrowed(lane(x), kind), kind))
 
 
 def nearest_byte(x: float, bits: int, least: int, most: float, beyond: float) -> float:
@@ -179,8 +195,6 @@ FLOAT: dict[str, Callable[..., float]] = {
     "minnum": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else -_maximum(-x, -y),
     "copysign": math.copysign,
     "remf": lambda x, y: math.nan if not y or math.isinf(x) or math.isnan(x) else math.fmod(x, y),
-    "toe4m3": ONES["e4m3"],
-    "toe5m2": ONES["e5m2"],
     "fma": lambda x, y, z: total((x * y, z)) or x * y + z,
     **ELEMENTARY,
 }
@@ -220,6 +234,7 @@ UNSIGNED: dict[str, Callable[..., int]] = {
 BITS: dict[str, Callable[..., Lane]] = {
     "mov": lambda x: x,
     "select": lambda x, y, z: y if x else z,
+    **{f"to{name}": partial(lambda x, kind: byte(narrowed(x, kind), kind), kind=name) for name in ONES},
     **{f"{name}lo": partial(lambda x, kind: byte(x & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
     **{f"{name}hi": partial(lambda x, kind: byte(x >> 8 & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
     "sitofp": lambda x: lane(float(signed(x))),

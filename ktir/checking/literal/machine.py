@@ -307,7 +307,7 @@ class _Unit:
                 result = [arithmetic.compute(v["kind"], *x) for x in zip(*operands, strict=True)]
         if "round" in v:
             kind = v.get("half", "f16")
-            result = [arithmetic.widened(arithmetic.half(arithmetic.number(x), kind), kind) for x in result]
+            result = [arithmetic.widened(arithmetic.narrowed(x, kind), kind) for x in result]
         r[v["dst"]] = result
 
 
@@ -340,7 +340,7 @@ class _Place:
 
     def write_lanes(self, lanes: Entry) -> None:
         """Lanes as elements; into floats of 16 bits they are rounded."""
-        self.write(lanes if self.size == 4 else [arithmetic.half(arithmetic.number(x), self.kind) for x in lanes])
+        self.write(lanes if self.size == 4 else [arithmetic.narrowed(x, self.kind) for x in lanes])
 
 
 def _together(streams: list[Steps]) -> Steps:

@@ -1,15 +1,17 @@
 """The bits of floats of 8 and 16 bits as integers, and integers as the bits of such floats, in the arithmetic of 32 bits of the device.
 
 The fields of a narrow float, moved to the places of those of an f32, are the number but for a power of two: subnormals, too. Infinity and
-NaN have an exponent of ones in both; NaN keeps its fraction.
+NaN have an exponent of ones in both; NaN keeps its fraction, which rounding leaves as it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ktir.analysis.flat import refuse
 from ktir.dialects.structured import constant
 from ktir.mlir import arith, func, i32_type, ir, is_a, operations
+from ktir.target import Target
 
 _FRACTION, _BIAS, _ONES = 23, 127, 0x7F800000
 """Of f32: bits of its fraction, the bias of its exponent, an exponent of ones."""
@@ -41,20 +43,27 @@ _FORMATS = {
     "f8E5M2": _Format(8, 2, 15, 0x7C),
     "f8E4M3FN": _Format(8, 3, 7, 0x7F),
 }
-_LOSSY = "f8E5M2"
-"""A float of which memory may hold any NaN, and lanes another one; what rounds to it gives the one with all bits."""
+_ALL_ONES = "f8E5M2"
+"""A float of which PyTorch gives the NaN with all bits where it rounds to it."""
+_IN_DL16 = "f8E4M3FN"
+"""The float of which DLFloat16 has all codes."""
 
 
-def bits_by_fields(function: func.FuncOp) -> None:
-    """Replace bitcasts between such floats and integers, in place."""
+def bits_by_fields(function: func.FuncOp, target: Target) -> None:
+    """Replace bitcasts between such floats and integers, in place. Raises Unsupported where the device has other floats in their place."""
+    codes: dict[ir.Value, ir.Value] = {}
     for op in [o for o in operations(function) if is_a(o, arith.BitcastOp)]:
         value, to = op.operands[0], op.results[0].type
         of, into = (_FORMATS.get(str(t)) for t in (value.type, to))
-        if (of is None and into is None) or (str(value.type) == _LOSSY and isinstance(value.owner, ir.Block)):
-            continue  # the latter is refused where integers become i32
+        if of is None and into is None:
+            continue
+        if target.dl16 == "native" and (found := {of, into} - {None, _FORMATS[_IN_DL16]}):
+            kind = next(name for name, known in _FORMATS.items() if known in found)
+            raise refuse(op, f"reads or makes the bits of {kind}, which target '{target.name}' holds as DLFloat16, of other bits")
         with ir.InsertionPoint(op), op.location:
-            code = arith.ExtUIOp(i32_type(), value).result if of is None else _code(value, of)
+            code = codes.get(value) or (arith.ExtUIOp(i32_type(), value).result if of is None else _code(value, of))
             found = arith.TruncIOp(to, code).result if into is None else arith.TruncFOp(to, _number(code, into)).result
+        codes[found] = code
         op.results[0].replace_all_uses_with(found)
         op.erase()
 
@@ -90,7 +99,7 @@ def _code(value: ir.Value, of: _Format) -> ir.Value:
     """The code of a float, an i32."""
     bits = arith.BitcastOp(i32_type(), arith.ExtFOp(ir.F32Type.get(), value).result).result
     size = _and(bits, 0x7FFFFFFF)
-    if str(value.type) == _LOSSY:
+    if str(value.type) == _ALL_ONES and not isinstance(value.owner, ir.Block) and is_a(value.owner, arith.TruncFOp):
         special = _chosen(size, _ONES + 1, _of(of.most), _of(of.special))
     else:
         special = _and(arith.OrIOp(arith.ShRUIOp(size, _of(of.shift)).result, _of(of.special)).result, of.most)

@@ -9,7 +9,7 @@ from ktir.analysis.flat import refuse
 from ktir.dialects import ktir as kt
 from ktir.mlir import arith, func, ir, is_a, linalg, math, names, operations, tensor
 from ktir.passes.flat.integers.integers import is_of_bytes
-from ktir.target import is_byte_float
+from ktir.target import Target, is_byte_float
 
 _EXACT = names(
     arith.SelectOp,
@@ -25,17 +25,34 @@ _EXACT = names(
 _WITH_BODY = (linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)
 
 
-def small_floats_as_f16(function: func.FuncOp) -> None:
-    """Make f16 of every float of one byte in tensors and views, and in bodies of all that is not rounded to one. In place."""
+_LACKS, _HAS = "f8E5M2", "f8E4M3FN"
+"""The float of which DLFloat16 lacks codes, since it has no infinities and one NaN of each sign; and the one of which it has all."""
+
+
+def small_floats_as_f16(function: func.FuncOp, target: Target) -> None:
+    """Make f16 of every float of one byte in tensors and views, and in bodies of all that is not rounded to one. In place. Raises
+    Unsupported where the device has another float in place of f16, which does not hold all of them."""
     everything = [op for op in operations(function) if not is_of_bytes(op)]
     if not any(_is_small(v.type) for op in everything for v in op.results):
         return
+    if target.dl16 == "native":
+        _in_dl16(everything, target.name)
     for op in everything:
         if is_a(op, *_WITH_BODY):
             for argument in op.regions[0].blocks[0].arguments:
                 argument.set_type(_wide(argument.type))
     for op in everything:
         _widen(op)
+
+
+def _in_dl16(ops: list[ir.Operation], target: str) -> None:
+    for op in ops:
+        if any(isinstance(v.type, ir.RankedTensorType | ir.MemRefType) and str(v.type.element_type) == _LACKS for v in op.results):
+            raise refuse(
+                op,
+                f"moves {_LACKS}, which waits as f16, but target '{target}' has DLFloat16 in its place, without infinities; "
+                f"the nearest supported float of one byte is {_HAS}",
+            )
 
 
 def _is_small(type_: ir.Type) -> bool:

@@ -133,6 +133,21 @@ def test_every_kind_that_rounds_into_halves(half: str) -> None:
     agrees(on_halves(p, half), given)
 
 
+@pytest.mark.parametrize("half", HALVES)
+def test_rounding_keeps_of_a_nan_what_the_format_has(half: str) -> None:
+    """Bit for bit, unlike what computes."""
+    p, given = kinds_program(["mov", "toe4m3", "toe5m2"], 40, width=1)
+    p = on_halves(p, half)
+    fraction = np.arange(given[0].size // 2, dtype=np.uint32) * 0x9E3779B1 >> 9
+    given[0] = (np.concatenate([fraction, fraction | 0x80000000]) | 0x7F800000).astype(np.uint32).view(np.float32).reshape(given[0].shape)
+    trace, found = control(p, DATASHEET), literal(p, given, 1)
+    assert np.isnan(found[3]).sum() > found[3].size * 0.9
+    for executor in (Tape(Builder(p, trace, 2).build()), Step(p, trace, 2)):
+        got = [a.copy() for a in given]
+        executor.run(got)
+        np.testing.assert_array_equal(got[3].view(np.uint32), found[3].view(np.uint32))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_kind_on_many_bits(count: int) -> None:
