@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ktir.vllm import upstream
+from ktir.vllm import schemas, upstream
 
 upstream.without_torchvision_kernels()  # before anything of vLLM or transformers imports it
 BACKEND = "ktir.vllm.attention.PagedAttentionBackend"
@@ -159,6 +159,7 @@ class SpyrePlatform(upstream.Platform):
         if cls.has_adapters and getattr(params, "prompt_logprobs", None) is not None:
             said = "vLLM on ktir has no prompt_logprobs beside LoRA: start the server without enable_lora for them"
             raise upstream.VLLMValidationError(said, parameter="prompt_logprobs")
+        cls._check_schemas(getattr(params, "structured_outputs", None))
         tokens = {"stop_token_ids": getattr(params, "stop_token_ids", None)}
         if processed_inputs.get("type") == "token":  # places of images may have numbers of their own
             tokens["prompt"] = processed_inputs["prompt_token_ids"]
@@ -166,6 +167,15 @@ class SpyrePlatform(upstream.Platform):
             if wrong := [number for number in numbers or () if not 0 <= number < cls.vocabulary]:
                 said = f"{name}: tokens are numbers from 0 to {cls.vocabulary - 1}, but got {', '.join(map(str, wrong[:3]))}"
                 raise upstream.VLLMValidationError(said, parameter=name)
+
+    @classmethod
+    def _check_schemas(cls, asked: Any) -> None:
+        if asked is None or asked._backend != GRAMMARS:
+            return
+        for schema in schemas.of_structured(asked):
+            if wrong := schemas.not_followed(schema):
+                said = f"xgrammar does not follow {wrong}: change the schema, or start with --structured-outputs-config.backend guidance"
+                raise upstream.VLLMValidationError(said, parameter="structured_outputs")
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:

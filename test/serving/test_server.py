@@ -37,6 +37,12 @@ MALFORMED: list[dict[str, Any]] = [
     {"extra_body": {"structured_outputs": {"json": {"type": "none"}}}},
     {"extra_body": {"structured_outputs": {"json": {"$ref": "#"}}}},
     {"extra_body": {"structured_outputs": {"json": {"type": "integer", "multipleOf": 5}}}},
+    {"extra_body": {"structured_outputs": {"json": {"type": "string", "not": {"const": "x"}}}}},
+    {
+        "extra_body": {
+            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "required": ["x"]}}}
+        }
+    },
     {"extra_body": {"bad_words": [" "]}},
     {"extra_body": {"structured_outputs": {"grammar": "root ::= root"}}},
     {"extra_body": {"structured_outputs": {"regex": "x"}, "allowed_token_ids": [2]}},
