@@ -1,13 +1,13 @@
 """Which programs a server needs, and how one step of vLLM becomes calls of them. Knows nothing of vLLM.
 
 A step has any number of sequences with any number of new tokens. All sequences with one new token are one program, and every other
-sequence is one; how many sequences, tokens and pages a program takes is rounded up to one of few sizes, so that all of them can be
-compiled before the first request.
+sequence is one, unless one of them reads what another one writes; how many sequences, tokens and pages a program takes is rounded up to
+one of few sizes, so that all of them can be compiled before the first request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 LEAST_TOKENS = 16
@@ -72,7 +72,27 @@ class Programs:
         return sorted(decode | prefill, key=lambda s: (s.sequences * s.tokens, s), reverse=True)
 
 
-def groups(lengths: Sequence[int]) -> list[list[int]]:
-    """Numbers of the sequences of each program, given how many new tokens each has."""
-    single = [i for i, n in enumerate(lengths) if n == 1]
-    return [[i] for i, n in enumerate(lengths) if n > 1] + ([single] if single else [])
+def groups(lengths: Sequence[int], reads: Sequence[Set[int]] = (), writes: Sequence[Set[int]] = ()) -> list[list[int]]:
+    """Numbers of the sequences of each program, given how many new tokens each has, in the order in which they run.
+
+    `reads` are blocks of what is before the new tokens of a sequence, `writes` those of its new tokens: of sequences that begin alike and
+    come together one writes what the others read.
+    """
+    waves = _waves(reads, writes) if reads else [0] * len(lengths)
+    found = []
+    for wave in sorted(set(waves)):
+        members = [i for i, own in enumerate(waves) if own == wave]
+        found += [[i] for i in members if lengths[i] > 1]
+        if single := [i for i in members if lengths[i] == 1]:
+            found.append(single)
+    return found
+
+
+def _waves(reads: Sequence[Set[int]], writes: Sequence[Set[int]]) -> list[int]:
+    """Of each sequence how many have to run before it, one after the other."""
+    writer = {block: i for i, blocks in enumerate(writes) for block in blocks}
+    before = [{writer[block] for block in blocks & writer.keys()} - {i} for i, blocks in enumerate(reads)]
+    waves = [0] * len(reads)
+    for _ in reads:
+        waves = [max((waves[i] + 1 for i in others), default=0) for others in before]
+    return waves

@@ -37,6 +37,7 @@ from ktir.vllm.upstream import (
     let_text_come_apart,
     set_forward_context,
     without_compiled_ranks,
+    without_stale_masks,
     without_triton,
 )
 
@@ -114,6 +115,7 @@ class SpyreModelRunner(GPUModelRunner):
             super().__init__(vllm_config, device)
         without_triton()
         without_compiled_ranks()
+        without_stale_masks()
         self.sampler = StrictSampler(self.sampler.logprobs_mode, self.sampler.use_fp64_gumbel)
         self.use_cuda_graph = False
         self.cascade_attn_enabled = False
@@ -237,7 +239,7 @@ class SpyreModelRunner(GPUModelRunner):
         tables = [metadata[names[0]].common for names in self.layers]
         starts, seen = tables[0].query_start_loc_cpu.tolist(), tables[0].seq_lens.tolist()
         lengths = [b - a for a, b in itertools.pairwise(starts)]
-        for group in groups(lengths):
+        for group in groups(lengths, *self._touched(tables, seen, lengths)):
             new, longest = lengths[group[0]], max(seen[i] for i in group)
             shape = self.shapes.decode(len(group), longest) if new == 1 else self.shapes.prefill(new, longest)
             inputs = self._inputs(shape)
@@ -257,6 +259,24 @@ class SpyreModelRunner(GPUModelRunner):
             for row, i in enumerate(group):
                 hidden[starts[i] : starts[i + 1]] = result[row * shape.tokens : row * shape.tokens + new]
         return hidden
+
+    def _touched(self, tables: Sequence[Any], seen: Sequence[int], lengths: Sequence[int]) -> tuple[list[set[int]], list[set[int]]]:
+        """Blocks that each sequence reads, of those that others may have written, and that it writes; block 0 belongs to none."""
+        reads, writes = [], []
+        for i, (whole, new) in enumerate(zip(seen, lengths, strict=True)):
+            read, written, page = {0}, {0}, self.shapes.page
+            for number, table in enumerate(tables):
+                row, before = table.block_table_tensor[i], whole - new
+                if self.whole[number]:
+                    source, target = self._states(number, row, before, whole).tolist()
+                    read.add(source)
+                    written.add(target)
+                else:
+                    read.update(row[: -(-before // page)].tolist())
+                    written.update(row[before // page : -(-whole // page)].tolist())
+            reads.append(read - {0})
+            writes.append(written - {0})
+        return reads, writes
 
     def _states(self, group: int, table: torch.Tensor, before: int, seen: int) -> torch.Tensor:
         """Of a sequence the blocks where its state is, `before` tokens behind its start, and where it goes. Where prefixes are kept, a

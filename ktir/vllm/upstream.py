@@ -112,6 +112,24 @@ def without_compiled_ranks() -> None:
     sampler.batched_count_greater_than = unwrap(sampler.batched_count_greater_than)
 
 
+def without_stale_masks() -> None:
+    """Let a request that names no `allowed_token_ids` have all tokens: the pinned one leaves it those of the request that was in its row
+    until that one moved.
+    """
+    batch: Any = import_module("vllm.v1.worker.gpu_input_batch").InputBatch
+    if hasattr(batch.add_request, "__wrapped__"):
+        return
+
+    @wraps(batch.add_request)
+    def add_request(self: Any, request: Any) -> int:
+        row = add_request.__wrapped__(self, request)
+        if self.allowed_token_ids_mask_cpu_tensor is not None and request.req_id not in self.has_allowed_token_ids:
+            self.allowed_token_ids_mask_cpu_tensor[row] = False
+        return row
+
+    batch.add_request = add_request
+
+
 TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
 SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",

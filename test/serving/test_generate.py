@@ -129,6 +129,42 @@ def test_a_seed_knows_no_chunks(served: tuple[str, str, LLM]) -> None:
     assert len(set(first.outputs[0].token_ids)) > TOKENS // 2  # drawn at random
 
 
+@pytest.mark.parametrize("served", ["llama"], indirect=True)
+def test_a_prefix_that_comes_in_the_same_step_is_there(served: tuple[str, str, LLM]) -> None:
+    """The second of two like prompts has a seat before that of the first one, whose second chunk comes when it starts."""
+    _, folder, llm = served
+    prompt, tokens = oracle(folder).fair(SHARED, 90, 1, 8)[0]
+    llm.reset_prefix_cache()
+    engine, found = llm.llm_engine, {}
+    engine.add_request("short", {"prompt_token_ids": [5, 6]}, greedy(1))
+    engine.add_request("first", {"prompt_token_ids": prompt}, greedy(8))
+    while engine.has_unfinished_requests():
+        found |= {out.request_id.rsplit("-", 1)[0]: out for out in engine.step()}
+        if "second" not in found and "short" in found:
+            engine.add_request("second", {"prompt_token_ids": prompt}, greedy(8))
+            found["second"] = None
+    assert found["second"].num_cached_tokens == 80
+    assert [list(found[name].outputs[0].token_ids) for name in ("first", "second")] == [tokens] * 2
+
+
+@pytest.mark.parametrize("served", ["llama"], indirect=True)
+def test_tokens_that_are_allowed_are_those_of_a_request(served: tuple[str, str, LLM]) -> None:
+    """Not of another one that comes into its seat while it goes on in another."""
+    _, folder, llm = served
+    prompt, tokens = oracle(folder).fair([], 20, 1, 8)[0]
+    engine, found = llm.llm_engine, {}
+    engine.add_request("short", {"prompt_token_ids": [5, 6]}, greedy(1))
+    few = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True, allowed_token_ids=[7, 8])
+    engine.add_request("few", {"prompt_token_ids": [5, 6, 7]}, few)
+    for _ in range(2):  # the second one moves
+        engine.step()
+    engine.add_request("all", {"prompt_token_ids": prompt}, greedy(8))
+    while engine.has_unfinished_requests():
+        found |= {out.request_id.rsplit("-", 1)[0]: list(out.outputs[0].token_ids) for out in engine.step()}
+    assert set(found["few"]) <= {7, 8}
+    assert found["all"] == tokens
+
+
 def test_states_behind_a_prefix_are_kept(tmp_path: Path) -> None:
     """Where it is asked for: at the ends of blocks, of prompts and of what was generated; several sequences go on from one."""
     folder = make("granite", tmp_path)

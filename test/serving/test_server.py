@@ -185,7 +185,7 @@ def test_many_clients_abort_and_err(server: Server) -> None:
         asked = {"model": "tiny", "prompt": prompt, "max_tokens": 8, "temperature": 0, "extra_body": GREEDY}
         if kinds[number] == "malformed":
             try:
-                server.client.completions.create(**asked | MALFORMED[number % len(MALFORMED)])
+                server.client.completions.create(**asked | {"temperature": 1} | MALFORMED[number % len(MALFORMED)])
             except openai.APIStatusError as error:
                 return "malformed" if 400 <= error.status_code < 500 else f"status {error.status_code}"
             return "a malformed request was answered"

@@ -44,3 +44,21 @@ def test_sequences_with_one_new_token_are_one_program() -> None:
     assert groups([1, 5, 1, 2]) == [[1], [3], [0, 2]]
     assert groups([3]) == [[0]]
     assert groups([1]) == [[0]]
+
+
+def test_what_reads_blocks_of_others_runs_behind_them() -> None:
+    """Whatever the order of the sequences is, and how many new tokens they have."""
+    draw = random.Random(0)
+    for _ in range(200):
+        count = draw.randint(1, 6)
+        lengths = [draw.choice([1, 1, 5]) for _ in range(count)]
+        came = draw.sample(range(count), count)  # one of these reads of those before it
+        writes = [{2 * i, 2 * i + 1} for i in range(count)]
+        reads = [{draw.choice([2 * i, 2 * other]) for other in came[: came.index(i)]} for i in range(count)]
+        found = groups(lengths, reads, writes)
+        assert sorted(i for group in found for i in group) == list(range(count))
+        assert all(len(group) == 1 or {lengths[i] for i in group} == {1} for group in found)
+        when = {i: number for number, group in enumerate(found) for i in group}
+        assert all(when[other] < when[i] for i in range(count) for other in range(count) if other != i and reads[i] & writes[other])
+    assert groups([1, 17, 1], [{5, 6}, set(), {8}], [{7}, {5, 6}, {9}]) == [[1], [2], [0]]
+    assert groups([1, 1, 17], [{5, 6}, {8}, {3}], [{7}, {9}, {4}]) == [[2], [0, 1]]
