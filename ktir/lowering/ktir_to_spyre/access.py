@@ -208,6 +208,7 @@ class TileEvaluator:
             room = index.subtract(sizes[d], first[d], op)
             clips.append(Clip(walked.get(d, 0), room, step=int(d in walked and not of_lanes), lanes=of_lanes))
         clips += self._lanes(op, view, first, walked)
+        clips = [clip for clip in clips if index.least(clip.room) <= (shape[clip.dim] - 1) * clip.step + (LANES - 1) * clip.lanes]
         local = view.memory_space == "ct_local"
         buffer = _buffer(view, index(view.offset), sizes, steps, held(element).bytes, index.trips) if local else (0, 0)
         per_corelet = "ktir.per_corelet" in view.operation.attributes

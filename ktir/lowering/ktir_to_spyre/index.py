@@ -90,6 +90,12 @@ class IndexEvaluator:
         if not -most <= low <= high < most:
             raise self._refuse(value.owner, f"gives numbers from {low} to {high} as '{value.type}'")
 
+    def least(self, x: Index) -> float:
+        """The smallest number that an index is on any core in any trip; no number bounds an address or what rotates."""
+        if x.argument is not None or x.rotation:
+            return float("-inf")
+        return int(x.constant.min()) + sum(min(step, 0) * (self.trips[level] - 1) for level, step in x.steps.items())
+
     def affine(self, expression: ir.AffineExpr, operands: list[Index], op: ir.Operation) -> Index:
         """An affine expression over dims."""
         if isinstance(expression, ir.AffineDimExpr):

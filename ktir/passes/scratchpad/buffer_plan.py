@@ -26,6 +26,8 @@ class Buffer:
     end: int
     slot: int
     rotation: Rotation = STILL
+    loads: int = 1
+    """How often it is loaded where it rotates."""
     moved: str = ""
     """Which unit moves it from or to memory, where such tensors have places of their own."""
     address: int = -1
@@ -33,6 +35,11 @@ class Buffer:
     @property
     def bytes(self) -> int:
         return self.slot * self.rotation.slots
+
+    @property
+    def missed(self) -> tuple[float, int]:
+        """How much it is missed where a stream loses its slots but one, for the room that it leaves: each load is then waited for."""
+        return self.loads / (self.rotation.slots - 1), -self.bytes
 
     @property
     def kind(self) -> Hashable:
@@ -181,6 +188,7 @@ class BufferPlan:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
             buffer.rotation = rotation(trips, self._most_buffers(buffer, weights))
+            buffer.loads = prod(trips)
         if is_a(op, ktdp.LoadOp) and self.apart:
             buffer.moved = "loaded"
         self.buffers[value] = buffer

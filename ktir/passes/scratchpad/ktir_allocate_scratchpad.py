@@ -3,7 +3,7 @@
 First fit over lifetimes; where everything fits at once nothing is reused, so that no unit waits for another one's buffer. What a loop of
 several trips loads is a stream, which rotates over slots: block t, counted over all loops, lies at base + (t mod slots)*slot, so that
 consecutive blocks take turns. There are enough of them to hide the latency of memory; rows have two where there is no room for more.
-Where the scratchpad is too small even for that, the largest streams get one buffer and are not loaded ahead.
+Where the scratchpad is too small even for that, the streams that are loaded least often get one buffer, not loaded ahead.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class AllocateScratchpadPass(Pass):
 
 
 def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value], reuse: bool) -> tuple[BufferPlan, int]:
-    """All buffers at addresses from 0 on, and the bytes that they take. Where they do not fit, the largest streams lose their other slots,
-    one after the other."""
+    """All buffers at addresses from 0 on, and the bytes that they take. Where they do not fit, streams lose their other slots, one after
+    the other, those first that miss them least."""
     begin, end = room_of(source.operation, target.lx_planned_bytes)
     single: list[ir.Value] = []
     # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind; and then whether what is
@@ -97,7 +97,7 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
                 "the nearest supported form has narrower rows",
                 location_text(source.location),
             )
-        single.append(max(streams, key=lambda b: b.bytes).value)
+        single.append(min(streams, key=lambda b: b.missed).value)
 
 
 class _Allocator:

@@ -1,16 +1,19 @@
 """Transfers that reach further in memory than an address can span are cut into several, each from a tile of its own.
 
 A tensor lies in sticks whose columns are as far apart as it has rows: a few rows of one that is larger than the span reach over all of it.
+Where the trips of a loop reach that far, and not one transfer, the loop is cut into several, one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
+from typing import NamedTuple
 
 import numpy as np
 
+from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.calls import argument_attributes
 from ktir.analysis.points import Points
 from ktir.diagnostics import refused
@@ -18,7 +21,8 @@ from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
 from ktir.dialects._ktdp.views import memory_view
-from ktir.mlir import func, ir, is_a, scf
+from ktir.dialects.structured import index_constant
+from ktir.mlir import arith, func, ir, is_a, scf
 from ktir.target import Target, element_bytes
 
 
@@ -27,6 +31,8 @@ def split_transfers(module: ir.Module, target: Target) -> None:
     if max(map(_bytes, module.body.operations), default=0) > target.span_bytes:
         for op in module.body.operations:
             if isinstance(op, func.FuncOp) and "grid" in op.attributes:
+                while far := next(filter(None, (one.far_loop(target.span_bytes) for one in _transfers(op.operation))), None):
+                    far.cut()
                 for one in list(_transfers(op.operation)):
                     one.cut(target.span_bytes)
 
@@ -54,6 +60,66 @@ class _Dim:
         return (self.extent - 1) * abs(self.stride)
 
 
+class _Loop(NamedTuple):
+    """A loop around a transfer, and how many elements of memory it reaches over in all its trips."""
+
+    op: ir.Operation
+    reach: int
+
+    @property
+    def bounds(self) -> range | None:
+        """Its counter; None where that is no matter of numbers."""
+        numbers = [constant_of(v) for v in list(self.op.operands)[:3]]
+        return None if None in numbers else range(*(n or 0 for n in numbers))
+
+    @property
+    def turns(self) -> int:
+        """Trips after which all slots that rotate with its counter are the first ones again."""
+        found, counted = [1], {self.op.regions[0].blocks[0].arguments[0]}
+
+        def look(op: ir.Operation) -> ir.WalkResult:
+            if len(op.results) == 1 and any(v in counted for v in op.operands):
+                counted.add(op.results[0])
+                if is_a(op, arith.RemUIOp):
+                    found.append(constant_of(op.operands[1]) or 1)
+            return ir.WalkResult.ADVANCE
+
+        self.op.walk(look, ir.WalkOrder.PRE_ORDER)
+        return lcm(*found)
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether there are trips to tell apart, and none hands on a sum."""
+        return self.reach > 0 and not len(self.op.results) and self.bounds is not None
+
+    def trips(self, span: int, most: int) -> int:
+        """As many at a time as reach no further than `most` elements where all of them reach over `span`, one at least.
+
+        They end where slots that rotate are the first ones again; the slots of a single trip do not rotate.
+        """
+        found = (most - (span - self.reach)) * (len(self.bounds or ()) - 1) // self.reach + 1
+        return max(found // self.turns * self.turns, 1)
+
+
+class _FarLoop(NamedTuple):
+    """A loop that is to be cut into loops of so many trips."""
+
+    loop: _Loop
+    trips: int
+
+    def cut(self) -> None:
+        op, bounds = self.loop.op, self.loop.bounds
+        assert bounds is not None
+        with ir.InsertionPoint(op), op.location:
+            for first in range(0, len(bounds), self.trips):
+                own = bounds[first : first + self.trips]
+                part = op.clone()
+                for i, end in enumerate((own.start, own.stop)):
+                    part.operands[i] = index_constant(end)
+                part.move_after(part.operands[1].owner)
+        op.erase()
+
+
 @dataclass(frozen=True)
 class _Transfer:
     """A load that is stored to the scratchpad, or the other way round."""
@@ -68,6 +134,18 @@ class _Transfer:
     """Of these, what rows that indices choose reach by themselves."""
     dims: tuple[_Dim, ...]
     """Those that may be cut, of the tile."""
+    loops: tuple[_Loop, ...]
+    """Around it, outermost first."""
+
+    def far_loop(self, most: int) -> _FarLoop | None:
+        """The loop to cut where parts of the transfer would still reach further than `most` bytes: the one that reaches furthest."""
+        most //= element_bytes(ir.RankedTensorType(self.load.results[0].type).element_type)
+        if self.span <= most or self.looked_up > most or _pieces(self._cuttable(), self.span, most) is not None:
+            return None
+        for loop in sorted(self.loops, key=lambda loop: -loop.reach):
+            if loop.may_be_cut and _pieces(self._cuttable(), self.span - loop.reach, most) is not None:
+                return _FarLoop(loop, loop.trips(self.span, most))
+        return None
 
     def cut(self, most: int) -> None:
         """In place of one transfer, as few as reach no further than `most` bytes each. Raises Unsupported where indices reach further."""
@@ -172,10 +250,10 @@ def _transfers(kernel: ir.Operation) -> Iterator[_Transfer]:
     """Those between memory and the scratchpad, in order."""
     indices = [a for a in kernel.regions[0].blocks[0].arguments if isinstance(a.type, ir.IndexType)]
     points = Points(kernel, {a.arg_number: 0 for a in indices})  # wherever an argument lies
-    yield from _of_block(kernel.regions[0].blocks[0], points)
+    yield from _of_block(kernel.regions[0].blocks[0], points, ())
 
 
-def _of_block(block: ir.Block, points: Points) -> Iterator[_Transfer]:
+def _of_block(block: ir.Block, points: Points, loops: tuple[ir.Operation, ...]) -> Iterator[_Transfer]:
     for view in block.operations:
         op = view.operation
         if is_a(op, scf.ForOp):
@@ -184,26 +262,27 @@ def _of_block(block: ir.Block, points: Points) -> Iterator[_Transfer]:
             ends = np.stack(np.broadcast_arrays(lower, last), -1)  # of what grows from trip to trip, they are the extremes
             live = np.broadcast_to(points.live[..., None], (*points.live.shape, 2))
             with points.loop(op.regions[0].blocks[0].arguments[0], ends, live):
-                yield from _of_block(op.regions[0].blocks[0], points)
+                yield from _of_block(op.regions[0].blocks[0], points, (*loops, op))
         elif is_a(op, scf.IfOp):
             for region in op.regions:
                 for inner in region.blocks:
-                    yield from _of_block(inner, points)
+                    yield from _of_block(inner, points, loops)
         elif is_a(op, ktdp.StoreOp) and not isinstance(op.operands[0].owner, ir.Block) and is_a(op.operands[0].owner, ktdp.LoadOp):
             load = op.operands[0].owner.operation
             tiles = [tile.owner.operation for tile in (load.operands[0], op.operands[1])]
             memory = next((t for t in tiles if (base := memory_view(t.operands[0])) and base.memory_space == "global"), None)
             if memory is not None:
-                yield _Transfer(op, load, memory, *_reach(memory, points))
+                span, looked_up, dims, ways = _reach(memory, points)
+                yield _Transfer(op, load, memory, span, looked_up, dims, tuple(map(_Loop, loops, ways)))
 
 
 def _has_rows(shape: Sequence[int], dim: int) -> bool:
     return dim == len(shape) - 2 and shape[dim] > 1
 
 
-def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]]:
-    """Elements from the first to the last that any core may touch through a tile, how far indices alone reach, and the dims that may be
-    cut."""
+def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...], list[int]]:
+    """Elements from the first to the last that any core may touch through a tile, how far indices alone reach, the dims that may be cut,
+    and how far each open loop reaches."""
     tile = op.opview
     view = memory_view(tile.base)
     assert view is not None
@@ -231,4 +310,5 @@ def _reach(op: ir.Operation, points: Points) -> tuple[int, int, tuple[_Dim, ...]
     high = first + sum(max((d.extent - 1) * d.stride, 0) for d in dims)
     per_core = tuple(range(1, low.ndim))
     span = int((high.max(per_core) - low.min(per_core)).max()) + fixed + looked_up + 1
-    return span, looked_up, tuple(d for d in dims if d.number != len(tile.shape) - 1)
+    ways = [int(np.ptp(first, axis).max()) for axis in range(1, first.ndim)]
+    return span, looked_up, tuple(d for d in dims if d.number != len(tile.shape) - 1), ways

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
+from pathlib import Path
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from chip_cycles import cycles_of
 from torch.nn import functional as F
 
 import ktir
+from ktir import config
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
 from ktir.cost import tiles
 from ktir.lowering.compile import pipeline
 from ktir.mlir import ir
+from ktir.passes.scratchpad import spans
 from ktir.passes.tiling import contractions
 from ktir.pipeline import run_pipeline
 from ktir.target import Target
@@ -114,6 +117,24 @@ def test_levels_agree(f: Function) -> None:
     arrays = [given[i].numpy() for i in used]
     with in_parts():
         check_levels(text, [*arrays, np.zeros((70, 192), np.float32 if f is wide else np.float16)], cores=2)
+
+
+@pytest.mark.parametrize(("span", "cuts"), [(1_433_600, 0), (700_000, 1), (400_000, 1)])
+def test_loops_reach_as_far_as_an_address(span: int, cuts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of 16 sticks of 700 rows: all trips together reach over 1,433,600 bytes, one over a quarter of it."""
+    (tmp_path / "near.toml").write_text(f"span_bytes = {span}\n")
+    torch.manual_seed(2)
+    given = [torch.randn(shape).half() for shape in ((700, 1000), (1000, 64))]
+    cut = Mock(wraps=spans._FarLoop.cut)
+    monkeypatch.setattr(tiles, "part_count", lambda *_: 4)
+    with in_parts(), config.patch(target=str(tmp_path / "near.toml")), patch.object(spans._FarLoop, "cut", lambda loop: cut(loop)):
+        *_, tape, step = check_levels(
+            ktir.capture(torch.matmul, *given), [*(x.numpy() for x in given), np.zeros((700, 64), np.float16)], cores=8
+        )
+    assert cut.call_count == cuts
+    assert (tape.arrays[-1] == step.arrays[-1]).all()
+    wanted = (given[0].double() @ given[1].double()).numpy()
+    np.testing.assert_allclose(tape.arrays[-1].astype(np.float64), wanted, rtol=2**-10, atol=2**-10)
 
 
 @pytest.mark.parametrize("behind", [lambda y: F.rms_norm(y, y.shape[-1:]), lambda y: y.sum(-1)])
