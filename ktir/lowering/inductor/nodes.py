@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -115,8 +115,27 @@ class Nodes:
         loops = [
             tuple((v.name, int(n)) for v, n in zip(vs, ns, strict=True)) for vs, ns in zip(symbols, (iteration, reduction), strict=True)
         ]
-        records = self.numbers.taken_out([self._resolved(r) for r in recorder.records])
+        records = self.numbers.taken_out([self._resolved(r) for r in self._in_its_type(computed, recorder.records, refuse)])
         return Nest(leaf.get_name(), type(computed.data).__name__, loops[0], loops[1], records, origins_of(computed))
+
+    def _in_its_type(self, computed: Any, records: Sequence[Record], refuse: Callable[[str], NestRefused]) -> list[Record]:
+        """The records, with the bits of what is stored to a view of another type than the memory's, which is written in the memory's."""
+        layout = computed.layout
+        if not isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+            return list(records)
+        seen, held = layout.target.get_dtype(), V.graph.get_dtype(self.real(computed.get_name())[0])
+        if seen == held:
+            return list(records)
+        found: list[Record] = []
+        for record in records:
+            if record.op == "store" and record.buffer == computed.get_name():
+                if record.mode or seen.itemsize != held.itemsize:
+                    raise refuse(f"'{record.mode or 'store'}' op on a view of {dtype_name(held)} as {dtype_name(seen)}")
+                bits = f"{record.args[0]}_bits"
+                found.append(Record("to_dtype_bitcast", bits, record.args, dtype=dtype_name(held), source=dtype_name(seen)))
+                record = replace(record, args=(bits,))
+            found.append(record)
+        return found
 
     def _resolved(self, record: Record) -> Record:
         """The record with the name of the buffer that really holds the data, and its index into that."""

@@ -139,3 +139,42 @@ def test_where_the_device_has_another_float(real: torch.dtype, tmp_path: Path, c
             ran = same(moves, codes(real).view(real))
             assert (bool(ran.chip), bool(ran.executor)) == (has_all, not has_all)
             assert ("the nearest supported float of one byte is f8E4M3FN" in caplog.text) is not has_all
+
+
+@pytest.mark.parametrize("real", FORMATS)
+def test_of_what_is_written_by_index(real: torch.dtype) -> None:
+    """To views of another type: of integers as floats, and of floats as integers, as caches of keys and values are."""
+    whole = INTEGERS[real]
+
+    def floats(x: torch.Tensor, at: torch.Tensor, row: torch.Tensor) -> Results:
+        view = x.view(real)
+        view[at] = row.to(real)
+        return (x + 1, view)
+
+    def integers(x: torch.Tensor, at: torch.Tensor, row: torch.Tensor) -> Results:
+        view = x.view(whole)
+        view[at] = row.to(real).view(whole)
+        return (x, view + 1)
+
+    at, row = torch.tensor([100, 3, 7, 31]), torch.tensor([1.5, -2.0, 0.0, 96.0])
+    check(floats, codes(real), at, row)
+    check(integers, codes(real).view(real), at, row)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_of_what_is_added_by_index() -> None:
+    """As integers, not as the numbers of the memory."""
+
+    def f(x: torch.Tensor, at: torch.Tensor, by: torch.Tensor) -> Results:
+        view = x.view(torch.int32)
+        view.index_put_((at,), by, accumulate=True)
+        return (view + 1,)
+
+    x = torch.arange(64, dtype=torch.float32)
+    given, expected = x.clone(), x.clone()
+    at, by = torch.tensor([3, 5, 3]), torch.tensor([1, -7, 100], dtype=torch.int32)
+    torch._dynamo.reset()
+    (got,) = torch.compile(f, backend="spyre", dynamic=False)(given, at, by)
+    (want,) = f(expected, at, by)
+    assert torch.equal(got, want)
+    assert torch.equal(given.view(torch.int32), expected.view(torch.int32))
