@@ -41,6 +41,11 @@ def k_in_stick(g: Generic) -> bool:
     return g.loop_of(1, 0) == len(g.iterators) - 2
 
 
+def row_dim(split: ir.Operation) -> int:
+    """Which dim of a second operand its split into blocks takes for rows."""
+    return [len(ir.ArrayAttr(group)) for group in ir.ArrayAttr(split.attributes["reassociation"])].index(2)
+
+
 def second_operand_source(g: Generic) -> ir.Value:
     """The whole tensor behind a contraction's second operand, before padding and splitting of its rows."""
     value = g.inputs[1]

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from ktir.analysis.attributes.levels import require_level, set_level
 from ktir.analysis.attributes.plan_attributes import PLAN, PlannedKernel
-from ktir.analysis.axes import SECOND_OPERAND, second_operand_source
+from ktir.analysis.axes import SECOND_OPERAND, row_dim, second_operand_source
 from ktir.analysis.partial_sums import reduced
 from ktir.diagnostics import Unsupported, location_text, refused
 from ktir.dialects import ktdp
@@ -178,6 +178,8 @@ class _Divider:
         shape = list(ir.RankedTensorType(value.type).shape)
         split[: len(shape) - 2] = shape[:-2]
         rows = walk[-2]
+        if row_dim(g.inputs[1].owner.operation) != len(walk) - 2:
+            raise refused(g.op, "expects the rows of its second operand before the lanes")
         if isinstance(rows, Dealt):
             split[-3] = self.parts.share(rows.sticks, 0)
         with source.owner.location:

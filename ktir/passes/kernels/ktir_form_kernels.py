@@ -31,6 +31,7 @@ from ktir.dialects.structured import Generic, affine_map, elementwise, renumber,
 from ktir.mlir import func, integer_attribute, ir, is_a, tensor
 from ktir.passes.kernels.clustering import Clustering
 from ktir.passes.kernels.clusters import Cluster
+from ktir.passes.kernels.row_order import rows_before_lanes
 from ktir.pipeline import Pass
 from ktir.target import Target
 
@@ -198,6 +199,7 @@ class _Kernel:
                 self._clone(_op(item))
             with self.location:
                 func.ReturnOp([])
+        rows_before_lanes(function)
         set_type(function)
         function.attributes["ktir.rows"] = ir.DenseI64ArrayAttr.get(self.cluster.rows)
         if self.cluster.columns:
