@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ktir.diagnostics import KtirError
-from ktir.explore.pictures.sheet import COLOURS, FORMATS, LINE, SIZE, Sheet, label, short
+from ktir.explore.pictures.sheet import COLOURS, FORMATS, LETTER, LINE, SIZE, Sheet, label, short
 from ktir.perf.modelled import Row
 
-_WORDS = 2.9
-"""Inches for the names of lines."""
+_LONGEST = 66
+"""Letters of a name that is not cut."""
 
 
 def draw(tables: Sequence[tuple[str, Sequence[Row]]]) -> Any:
@@ -24,7 +24,8 @@ def draw(tables: Sequence[tuple[str, Sequence[Row]]]) -> Any:
     entries = [(name, COLOURS[i % len(COLOURS)]) for i, (name, _) in enumerate(tables)]
     step = 1 / len(tables)
     sheet = Sheet("Modelled times", 0.6 + LINE * 1.4 * len(names) * max(1, 0.7 * len(tables)), [*entries, ("black: the bound", "#000000")])
-    axes = sheet.axes(left=_WORDS)
+    names_shown = [short(name, _LONGEST) for name in names]
+    axes = sheet.axes(left=0.2 + LETTER * max(map(len, names_shown)))
     for number, (_, rows) in enumerate(tables):
         places = [names.index(row.name) + (number + 0.5) * step - 0.5 for row in rows]
         axes.barh(places, [row.ms for row in rows], 0.8 * step, color=COLOURS[number % len(COLOURS)])
@@ -32,8 +33,13 @@ def draw(tables: Sequence[tuple[str, Sequence[Row]]]) -> Any:
             axes.plot([row.bound] * 2, [place - 0.4 * step, place + 0.4 * step], color="black", linewidth=1.5)
             axes.text(row.ms, place, f" {row.ms:.4g}", va="center", fontsize=SIZE)
     every = [ms for _, rows in tables for row in rows for ms in (row.ms, row.bound)]
+    from matplotlib.ticker import LogLocator, NullFormatter  # it is there, since the sheet is
+
     axes.set(xscale="log", xlim=(min(every) / 2, max(every) * 3), ylim=(len(names) - 0.4, -0.6))
-    axes.set_yticks(range(len(names)), [short(name, 42) for name in names])
+    axes.set_yticks(range(len(names)), names_shown)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     label(axes, "ms")
     return sheet.figure
 

@@ -19,7 +19,7 @@ SIZE = 8
 LINE = 0.17
 """Inches from one line of a list to the next."""
 _COLUMNS = 3
-_LETTER = 0.068
+LETTER = 0.068
 """Inches of a letter of that size, as wide as most."""
 MOST_LISTED = 36
 COLOURS = (
@@ -57,7 +57,7 @@ class Sheet:
                 self.figure.text(x / WIDTH, y, "\u25a0", fontsize=SIZE, color=colour, va="center")
                 x += 0.14
             room = (WIDTH - 0.2) / _COLUMNS - 0.2 - (0.14 if colour is not None else 0)
-            self.figure.text(x / WIDTH, y, short(words, int(room / _LETTER)), fontsize=SIZE, va="center")
+            self.figure.text(x / WIDTH, y, short(words, int(room / LETTER)), fontsize=SIZE, va="center")
 
     def axes(self, top: float = 0.0, bottom: float = 1.0, *, left: float = 0.75, foot: float = 0.5) -> Any:
         """Axes from `top` to `bottom`, as shares of the room. left, foot: inches for the words beside and below them."""

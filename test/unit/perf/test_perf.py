@@ -146,6 +146,18 @@ def test_memory_is_of_a_part() -> None:
     assert most - memory.most() > 150_000_000
 
 
+def test_names_of_lines_and_times_can_be_read() -> None:
+    """Names of an engine differ in their middle; all times may lie within one decade."""
+    names = [f"tiny-llama float16 seats 4 prompt {n} new 16 x 12 apart 0.5 ms TTFT p50" for n in (16, 64)]
+    (axes,) = plot.draw([("served", [modelled.Row(name, "TTFT", 0.03, 0.025, 1.0, 1.0) for name in names])]).axes
+    axes.figure.draw_without_rendering()
+    assert len({words.get_text() for words in axes.get_yticklabels()}) == 2
+    ticks = [words for which in ("major", "minor") for words in axes.xaxis.get_ticklabels(which=which) if words.get_text()]
+    boxes = [words.get_window_extent() for words in ticks]
+    assert len(boxes) > 1
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
 def test_a_picture_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each line has a bar as long as its time for each table, and a mark at its bound."""
     tables = [
