@@ -60,8 +60,10 @@ def run(plan: Plan, options: Sequence[str] = ()) -> Level:
         start = time.monotonic()
         ended = _ended(command, log, {"PYTHONPATH": path, "KTIR_NIGHTLY": str(found)}, plan.minutes)
         cases = (_of_models if plan.is_of_models else _of_pytest)(found)
-        if not ended and not cases:
-            ended = (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing ran"])[-1][:300]
+        if not cases:
+            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing ran"]
+            said = next((line for line in lines if " error: " in line), lines[-1])
+            ended = ": ".join(filter(None, (ended, said)))[:300]
         return Level(round(time.monotonic() - start, 1), cases, ended)
 
 

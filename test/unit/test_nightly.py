@@ -75,6 +75,9 @@ def test_what_keeps_a_level_from_its_end(plan: levels.Plan, tmp_path: Path) -> N
     dead = levels.run(plan, ["-p", "no:xdist"])
     assert short(dead) == {"test_a": PASSED}
     assert dead.ended == "ended with status 7"
+    refused = levels.run(plan, ["--none-such"])
+    assert refused.ended.startswith("ended with status 4: ")
+    assert refused.ended.endswith("unrecognized arguments: --none-such")
     away = levels.run(dataclasses.replace(plan, python=tmp_path / "none" / "bin" / "python"))
     assert away.cases == {}
     assert "is missing" in away.ended
