@@ -75,6 +75,8 @@ def step(draw: random.Random, x: str, value: torch.Tensor) -> str:
     kind, dim = draw.random(), draw.randrange(value.dim())
     if kind < 0.6:
         return f"{x}.to(torch.{draw.choice(FORMATS)})"
+    if kind < 0.75 and x != "x" and value.dtype.is_floating_point and value.float().isnan().any():
+        return f"{x}.clone()"  # which NaN a conversion gives is open, and so are its bits
     if kind < 0.75:
         same = [t for t in FORMATS if getattr(torch, t).itemsize == value.dtype.itemsize and t != "bool"]
         return f"{x}.view(torch.{draw.choice(same)})" if value.dtype != torch.bool else f"{x}.logical_not()"
@@ -83,7 +85,9 @@ def step(draw: random.Random, x: str, value: torch.Tensor) -> str:
         moves = ("transpose({d}, -1)", "unsqueeze({d})", "clone()", "repeat_interleave(2, {d})", "roll(1, {d})", "contiguous()")
         return f"{x}[..., {first}:]" if draw.random() < 0.3 and first < value.shape[-1] else f"{x}.{draw.choice(moves).format(d=dim)}"
     others = f"torch.cat([{x}, {x}], {dim})", f"{x}.abs()", f"torch.maximum({x}, {x}[:1])", f"torch.where({x} > 1, {x}, {x}[:1])"
-    return draw.choice(others)
+    other, wide = draw.choice(others), value.double()
+    of_two_zeros = "maximum" in other and bool(((wide == 0) & wide.signbit()).any())  # of which eager gives either
+    return f"{x}.clone()" if of_two_zeros else other
 
 
 def chain(seed: int) -> Chain:
