@@ -139,8 +139,12 @@ def _round_f16(
     """Round one chunk to the f16 grid: r = round_f16(a). Arguments by `rounding_views`; the caller is inside `quiet()`."""
     np.bitwise_and(bits, _EXPONENT, out=m_bits)
     if m_bits.max(initial=0) >= _BIG:
-        nan = np.isnan(a)
-        kept = _nan(bits[nan], _FRACTION - 10)
+        np.bitwise_and(bits, _MAGNITUDE, out=m_bits)
+        if m_bits.max() <= _EXPONENT:
+            r[...] = a.astype(np.float16)
+            return
+        nan = m_bits > _EXPONENT
+        kept = _nan(bits[nan], _FRACTION - 10)  # before `a` is written, which may be `r`
         r[...] = a.astype(np.float16)
         r_bits[nan] = kept
         return
