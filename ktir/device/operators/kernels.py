@@ -212,7 +212,7 @@ def _copy_from_and_resize(self: torch.Tensor | complex, dst: torch.Tensor) -> to
 def _local_scalar_dense(self: torch.Tensor) -> Any:
     record(self, "D2H")
     with in_turn(self):
-        return on_host(self).item()
+        return aten._local_scalar_dense.default(on_host(self))
 
 
 def _fill(self: torch.Tensor, value: Any) -> torch.Tensor:

@@ -57,6 +57,12 @@ def test_types_that_the_device_does_not_hold(dtype: torch.dtype) -> None:
         torch.empty(3, dtype=dtype, device="spyre")
 
 
+def test_no_number_is_told_as_on_the_host() -> None:
+    for device in ("cpu", "spyre"):
+        with pytest.raises(RuntimeError, match="Empty tensor not supported"):
+            torch.ops.aten._local_scalar_dense(torch.empty(0, device=device))
+
+
 def test_nested_tensors_are_moved_and_printed() -> None:
     rows = [torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)]
     on_host = torch.nested.nested_tensor(rows)
