@@ -138,7 +138,7 @@ class StickRoles:
     # The problem
 
     def _add_node(self, node: Node) -> None:
-        options = [stated] if (stated := _stated(node)) is not None else configurations(node)
+        options = [stated] if (stated := _stated(node)) is not None else self._open(node)
         variable = self._variable(len(options))
         self._variables[node] = variable, options
         costs = [self._memory_bytes(node, option[0]) * _BYTE for option in options]
@@ -146,6 +146,16 @@ class StickRoles:
             weight = prod(shape_of(node.result)).bit_length()
             costs = [cost + weight * rank for rank, cost in enumerate(costs)]
         self._tables.append(Table((variable,), np.array(costs, np.int64)))
+
+    def _open(self, node: Node) -> list[Configuration]:
+        """What a plan may choose from. A matrix that indices choose for each batch lies as one that is multiplied as a whole does: weights
+        lie on the card once, for programs that read a few of the matrices and for those that read all.
+        """
+        options, matrix = configurations(node), self.makers.get(node.tensors[1]) if node.contraction is not None else None
+        if node.contraction is None or matrix is None or matrix.memory is None or not self.buffers.is_packed(matrix.memory):
+            return options
+        looked_up = {node.loops[1][v] for s in matrix.subscripts if isinstance(s, IndexedBy) for v in s.variables}
+        return options[:1] if looked_up and looked_up <= set(node.contraction.batch) else options
 
     def _add_value(self, value: ir.Value) -> None:
         """The set of layouts that a tensor exists in is a variable of its own, so that several users share a relayout."""

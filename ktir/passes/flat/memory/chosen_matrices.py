@@ -2,7 +2,7 @@
 
 To load a matrix for each row moves it as often as it is chosen. Where that takes longer, all rows are multiplied with all matrices, of
 which each is loaded once, and the results are chosen. What is chosen is looked up by the same indices, so one that is no matrix is the
-error that it was.
+error that it was. Few rows are multiplied with the matrices that they choose, rows first here too: so both read weights that lie alike.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ktir.dialects.structured import (
     filled,
     generic,
     loop_extents,
+    set_maps,
     sum_of_products,
 )
 from ktir.mlir import func, ir, is_a, linalg, tensor
@@ -92,15 +93,39 @@ class _Choice:
             and len(summed) < len(walks)
         )
 
+    @property
+    def has_rows_last(self) -> bool:
+        """Whether each summed loop walks a dim of both, and the matrix stands first."""
+        return self.matrix == 0 and bool(self.columns) and set(self.reduced) <= set(self.walk) & set(self.g.walk(1))
+
 
 def multiply_with_all(function: func.FuncOp, target: Target) -> None:
     """Rewrite such products of `function` in place; tiles have their variables in the order of their dims by now."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
         choice = _choice(op) if is_a(op, linalg.GenericOp) else None
-        if choice is not None and _saves(choice, target):
+        if choice is None:
+            continue
+        if choice.is_matmul and _saves(choice, target):
             op.results[0].replace_all_uses_with(_of_all(choice))
             for gone in (op, choice.load, choice.tile):
                 gone.erase()
+        elif choice.has_rows_last:
+            _rows_first(choice)
+
+
+def _rows_first(choice: _Choice) -> None:
+    """Exchange the factors of a product, with the row repeated for each matrix that it is multiplied with."""
+    g, extents = choice.g, loop_extents(choice.g.op)
+    matrix, row = g.inputs
+    matrix_map, row_map, result = g.maps
+    walk = [loop or 0 for loop in g.walk(1)]
+    if missing := [loop for loop in choice.chosen if loop not in walk]:
+        with ir.InsertionPoint(g.op), g.op.location:
+            repeated = tensor.empty([extents[loop] for loop in (*missing, *walk)], element_of(row))
+            row = elementwise([row], repeated, walks=[range(len(missing), len(missing) + len(walk))])
+        row_map = affine_map(len(extents), [*missing, *walk])
+    g.op.operands[0], g.op.operands[1] = row, matrix
+    set_maps(g.op, [row_map, matrix_map, result])
 
 
 def _choice(op: ir.Operation) -> _Choice | None:
@@ -114,7 +139,7 @@ def _choice(op: ir.Operation) -> _Choice | None:
         if not is_a(tile, ktdp.ConstructIndirectAccessTileOp) or tile.opview.captured or len(list(tile.results[0].uses)) > 1:
             continue
         found = None if _is_written(tile, op) else _looked_up(g, i, tile)
-        if found is not None and found.is_matmul:
+        if found is not None:
             return found
     return None
 

@@ -88,8 +88,31 @@ def test_few_rows_load_their_matrices() -> None:
     assert _read(matrices_first, *given) < given[0].nbytes
 
 
+def _layout(function: Function, *given: torch.Tensor) -> str:
+    """How the matrices lie on the card."""
+    text = ktir.capture(function, *given, stage="laid-out")
+    (found,) = re.findall(r"ktir.host = #ktir.host_view<arg = 0, [^>]*>, ktir.layout = #ktir.layout<[^>]*>", text)
+    return str(found)
+
+
+@pytest.mark.parametrize(("function", "x"), [(matrices_first, 1), (several_experts, 3)])
+def test_matrices_lie_alike_for_few_rows_and_for_many(function: Function, x: int) -> None:
+    shape = (4, 256, 64)
+    few, many = (_layout(function, *_given(function, shape, rows, (rows // x, 64))) for rows in (3, 96))
+    assert few == many
+
+
+@pytest.mark.parametrize("function", [matrices_first, several_experts])
+def test_levels_agree_on_few_rows(function: Function) -> None:
+    _check_levels(function, (5, 70, 72), 3, (3 if function is matrices_first else 1, 72))
+
+
 @pytest.mark.parametrize(("function", "w", "rows", "x"), CASES)
 def test_levels_agree(function: Function, w: tuple[int, ...], rows: int, x: tuple[int, ...]) -> None:
+    _check_levels(function, w, rows, x)
+
+
+def _check_levels(function: Function, w: tuple[int, ...], rows: int, x: tuple[int, ...]) -> None:
     given = _given(function, w, rows, x)
     wanted = function(given[0].double(), given[1], given[2].double()).numpy()
     text = ktir.capture(function, *given)
