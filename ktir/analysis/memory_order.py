@@ -66,6 +66,16 @@ def regions(access: ir.Operation) -> list[Region]:
     return [_region(tile.base, indirect=True), *(_region(view) for view in tile.index_views)]
 
 
+def arguments_of(access: ir.Operation) -> frozenset[ir.Value]:
+    """The arguments one of which is the memory that a load or store touches: all that its view's place is computed from."""
+    seen, ahead = set[ir.Value](), [access.operands[-1].owner.opview.operands[0]]
+    while ahead:
+        if (value := ahead.pop()) not in seen:
+            seen.add(value)
+            ahead += [] if isinstance(value.owner, ir.Block) else list(value.owner.operands)
+    return frozenset(value for value in seen if isinstance(value.owner, ir.Block))
+
+
 def _region(view: ir.Value, indirect: bool = False) -> Region:
     op = view.owner.opview
     argument, offset = _base(op.offset)

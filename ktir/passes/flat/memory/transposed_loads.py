@@ -1,7 +1,8 @@
-"""What is loaded several times, with its dims in other orders, is loaded once: readers walk it as they did."""
+"""What is loaded several times, also with its dims in other orders, is loaded once: readers walk it as they did."""
 
 from __future__ import annotations
 
+from ktir.analysis.memory_order import arguments_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg
@@ -11,17 +12,23 @@ _Dims = list[tuple[int, int]]
 
 
 def load_once(function: func.FuncOp) -> None:
-    """Let ops read the first one of such loads. What a matmul reads stays as it is, for PT takes its operands in orders of their own, and
-    so does memory that the function stores to."""
+    """Let ops read the first one of such loads; between two of them the function may store to other memory. What a matmul reads in another
+    order stays as it is, for PT takes its operands in orders of their own, and so does memory that the function stores to."""
     ops = [op.operation for op in function.regions[0].blocks[0].operations]
-    stored = {tile.owner.operands[0].owner.operands[0] for op in ops if is_a(op, ktdp.StoreOp) for tile in list(op.operands)[1:]}
+    stored = frozenset[ir.Value]().union(*(arguments_of(op) for op in ops if is_a(op, ktdp.StoreOp)))
     first: dict[tuple[ir.Value, str, frozenset[tuple[int, int]]], tuple[ir.Value, _Dims]] = {}
+    same: dict[tuple[ir.Value, ir.Type, tuple[tuple[int, int], ...]], ir.Value] = {}
     for op in ops:
         view = _whole(op) if is_a(op, ktdp.LoadOp) else None
-        if view is None or view.operands[0] in stored or not all(_walks(use) for use in op.results[0].uses):
+        if view is None or stored & arguments_of(op):
             continue
         dims = _dims(view)
-        if len(set(dims)) < len(dims):
+        value = same.setdefault((view.operands[0], op.results[0].type, tuple(dims)), op.results[0])
+        if value != op.results[0]:
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+            continue
+        if len(set(dims)) < len(dims) or not all(_walks(use) for use in value.uses):
             continue
         kept, others = first.setdefault((view.operands[0], str(element_of(op.results[0])), frozenset(dims)), (op.results[0], dims))
         if others != dims:
