@@ -82,7 +82,12 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_turn(*tensors) if op.namespace == "aten" else nullcontext():  # what others have made may compile
         host_args = tuple(call.to_host(n, a) for n, a in zip(schema.names, args, strict=False))
         host_kwargs = {n: call.to_host(n, a) for n, a in kwargs.items()}
-        results = op(*host_args, **host_kwargs)
+        try:
+            results = op(*host_args, **host_kwargs)
+        except RuntimeError as error:
+            if "DefaultCPUAllocator" not in str(error):
+                raise
+            raise torch.OutOfMemoryError(f"the host has no memory for '{op}', which it computes for the device 'spyre': {error}") from None
         call.write_back(schema.named(args, kwargs))
         return call.results(results, schema.named(args, kwargs))
 
@@ -104,6 +109,8 @@ class _Call:
         """What stands for tensors in them, by identity: the host refuses to write what it reads, also where there are no elements."""
         self.device: int | None = None
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.given: list[_Place] = []
+        """How those of the host lay before the operator."""
         self.outs: dict[str, torch.Tensor] = {}
 
     def to_host(self, name: str, value: Any) -> Any:
@@ -127,6 +134,7 @@ class _Call:
                 host = on_host(value, write=name in self.schema.written)
             record(value, "D2H")
             self.pairs.append((value, host))
+            self.given.append(_place(host))
             return host
         if type(value) in (list, tuple):
             return type(value)(self.to_host(name, v) for v in value)
@@ -144,8 +152,8 @@ class _Call:
             if host.numel():
                 on_host(ours, write=True).copy_(host)
                 record(ours, "H2D")
-        for ours, host in self.pairs:
-            if (ours.size(), ours.stride(), ours.storage_offset()) != (host.size(), host.stride(), host.storage_offset()):
+        for (ours, host), given in zip(self.pairs, self.given, strict=True):
+            if _place(host) != given:
                 if _same_memory(host, on_host(ours)):
                     aten.as_strided_.default(ours, host.size(), host.stride(), host.storage_offset())
                 else:
@@ -175,6 +183,14 @@ class _Call:
 
     def _copied(self, value: torch.Tensor) -> torch.Tensor:
         return to_device(value, current.get() if self.device is None else self.device)
+
+
+_Place = tuple[torch.Size, tuple[int, ...], int]
+
+
+def _place(tensor: torch.Tensor) -> _Place:
+    """Where the elements of a tensor lie in its storage; one without elements may lie elsewhere on the host."""
+    return tensor.size(), tensor.stride(), int(tensor.storage_offset())
 
 
 def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ import torch
 from ktir.device.tensors import current
 from ktir.device.tensors.pinned import is_pinned, pin_memory
 from ktir.device.tensors.storage import allocate, allocation_of, contiguous_strides, empty_strided, in_turn, on_host, record
+from ktir.device.tensors.storage import resize as resize_storage
 from ktir.device.tensors.streams import current_stream
 
 aten = torch.ops.aten
@@ -112,7 +113,7 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 
 def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
-    """Change the size of a tensor, keeping the elements in their places; it gets a storage of its own where that is too small."""
+    """Change the size of a tensor, keeping the elements in their places; its storage grows where it is too small, also for others in it."""
     if memory_format in (None, torch.contiguous_format):
         stride: Sequence[int] = contiguous_strides(size)
     elif memory_format is torch.preserve_format:
@@ -122,13 +123,9 @@ def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memo
     offset, held = int(self.storage_offset()), self.untyped_storage().nbytes() // self.dtype.itemsize
     if offset + prod(size) <= held:
         return aten.as_strided_.default(self, size, stride, offset)
-    new = allocate(offset + prod(size), self.dtype, self.device.index)
-    _filled(new[held:])
-    if held:
-        whole = _as_strided(self, [held], [1], 0)
-        with in_turn(whole):
-            on_host(new, write=True)[:held].copy_(on_host(whole))
-    return _set_part(self, new.untyped_storage(), offset, size, stride)
+    resize_storage(self.untyped_storage(), (offset + prod(size)) * self.dtype.itemsize)
+    _filled(_as_strided(self, [offset + prod(size) - held], [1], held))
+    return aten.as_strided_.default(self, size, stride, offset)
 
 
 # --------------------------------------------------------------------------------------------------------------- copies and numbers

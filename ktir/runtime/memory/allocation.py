@@ -291,11 +291,15 @@ class Allocation(_Ranges):
         return form
 
     def number(self, wanted: Arrangement, allowed: ValueRange | None, before: DeviceForm | None) -> DeviceForm | None:
-        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`; None for all else, and outside of the
-        range. before: what it gave for this allocation the last time. Who calls holds the card, and records the relayout.
+        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`; None for all else, such as a part of
+        the bytes, and outside of the range. before: what it gave for this allocation the last time. Who calls holds the card, and records
+        the relayout.
         """
         address = self._linear_at
-        if address is None or (value := wanted.number(self.card.memory(address), self.nbytes, allowed)) is None:
+        if address is None or not stands_in(wanted, self.nbytes):
+            return None
+        value = wanted.number(self.card.memory(address), self.nbytes, allowed)
+        if value is None:
             return None
         if type(before) is not NumberForm or before.state is not None:
             before = NumberForm(wanted.layout, carrier(wanted.layout), address, self._room, self.version)

@@ -1,0 +1,78 @@
+"""Tensors that share a storage which grows, or of which a program reads or writes a part. The host is the oracle, bit for bit."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+TYPES = [torch.int64, torch.int32, torch.int8, torch.float32, torch.float16]
+
+
+def seen(device: str, seed: int) -> list[list[object]]:
+    """A walk of views, new sizes and writes, and what each tensor then has and how many bytes its storage."""
+    rng = random.Random(seed)
+    tensors = [torch.arange(rng.randint(0, 9)).to(rng.choice(TYPES)).to(device)]
+    found = list[list[object]]()
+    for _ in range(8):
+        t, way = rng.choice(tensors), rng.randrange(5)
+        if way == 0 and t.numel() > 1:
+            first = rng.randrange(t.numel())
+            tensors.append(t[first : rng.randint(first, t.numel())])
+        elif way == 1:
+            size, known = rng.randint(0, 40), t.untyped_storage().nbytes() // t.element_size() - int(t.storage_offset())
+            t.resize_(size)
+            if size > known:
+                t[max(known, 0) :].fill_(7)
+        elif way == 2:
+            t.fill_(rng.randint(0, 100))
+        elif way == 3:
+            t.add_(1)
+        elif t.element_size() > 1 and int(t.storage_offset()) * t.element_size() % 2 == 0:
+            tensors.append(t.view(torch.int16))
+        found.append([*(x.tolist() for x in tensors), *(x.untyped_storage().nbytes() for x in tensors)])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 10))
+def test_walks(seed: int) -> None:
+    for number in range(seed, seed + 10):
+        assert str(seen("spyre", number)) == str(seen("cpu", number)), number
+
+
+def test_a_storage_grows_for_all_that_share_it() -> None:
+    x = torch.arange(6, device="spyre")
+    y = x[2:5]
+    x.resize_(9)
+    y[0] = 99
+    assert x[:6].tolist() == [0, 1, 99, 3, 4, 5]
+    assert x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_number_in_a_longer_tensor_is_a_part_of_it(dtype: torch.dtype) -> None:
+    """A prepared program took an integer by itself, and then the first one of five for all there is."""
+    alone = torch.tensor([3]).to(dtype).to("spyre")
+    for _ in range(3):
+        alone.add_(1)
+    several = torch.arange(5).to(dtype).to("spyre")
+    several[:1].add_(1)
+    assert several.tolist() == [1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "write", [lambda t: t.add_(1), lambda t: t.relu_(), lambda t: t.masked_fill_(t > 0, 1), lambda t: torch.neg(t, out=t)]
+)
+def test_a_view_without_elements_stays_one(write: object) -> None:
+    assert callable(write)
+    whole = torch.arange(6.0, device="spyre")
+    part = whole[2:2]
+    write(part)
+    assert part.storage_offset() == 2
+    assert part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
+def test_a_result_that_the_host_cannot_hold() -> None:
+    with pytest.raises(torch.OutOfMemoryError, match=r"the host has no memory for 'aten.arange.+'"):
+        torch.arange(1 << 42, device="spyre")
