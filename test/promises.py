@@ -356,6 +356,8 @@ Not promised:
 * Eager's values where its kernels differ between vectors and single numbers: remainders whose quotient overflows (NaN in vectors; here what
   C gives), the sign of zeros of `softshrink`.
 * Strides of results of `rrelu`, which PyTorch traces as another operator.
+* Eager's results of `_scaled_mm` in FP8: numbers beyond 448 are NaN there and 448 here, and others may be neighbours of the nearest value
+  there; here they are the nearest.
 * The values of the kernels that eager PyTorch has for whole layers of `nn.TransformerEncoder`: a layer is computed as eager PyTorch does
   with `torch.backends.mha.set_fastpath_enabled(False)`. A row whose keys are all masked is finite so, and NaN in those kernels.
 * A bound for a whole model of your own: bounds are per operator, and errors add up as in eager PyTorch. What they come to is measured as
