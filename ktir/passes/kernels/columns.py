@@ -15,9 +15,8 @@ from ktir.cost.division import Infeasible, Plan, solve
 from ktir.cost.problem import Loop, MatmulShape, Operand, Problem
 from ktir.diagnostics import KtirError, location_text
 from ktir.hints import Hint, HintRefused
-from ktir.layout import Layout
 from ktir.mlir import ir
-from ktir.target import LANES, STICK_BYTES, Target
+from ktir.target import LANES, Target
 
 NO_HINT = Hint()
 WHOLE = {"n": "the columns of this kernel are not dealt out", "k": "the reduced loop of this kernel is not dealt out"}
@@ -78,16 +77,13 @@ def row_parts(rows: int, target: Target, hint: Hint) -> int:
 
 
 def _problem(shape: MatmulShape) -> Problem:
-    """The matmul. A core's part of an operand must lie within the span of addresses that it has, in one order of dims at least."""
+    """The matmul. Where operands lie is no matter: transfers and loops that reach further than an address spans are cut (`spans.py`)."""
     loops = (Loop("m", shape.rows), Loop("n", shape.sticks * LANES, LANES), Loop("k", shape.depth * LANES, LANES, reduction=True))
-    size = {loop.name: loop.extent for loop in loops}
-
-    def operand(name: str, first: str, second: str, bytes_: int = 2, *, output: bool = False) -> Operand:
-        layouts = [Layout.ordered([size[first], size[second]], order, 1) for order in ([1, 0], [0, 1])]
-        whole = None if bytes_ == 2 else layouts[0].sticks * STICK_BYTES * bytes_ // 2
-        return Operand(name, (first, second), tuple(layouts), bytes_, output=output, resident=output, whole_bytes=whole)
-
-    operands = (operand("rows", "m", "k"), operand("weights", "k", "n", shape.weight_bytes), operand("result", "m", "n", output=True))
+    operands = (
+        Operand("rows", ("m", "k")),
+        Operand("weights", ("k", "n"), element_bytes=shape.weight_bytes),
+        Operand("result", ("m", "n"), output=True, resident=True),
+    )
     return Problem(f"matmul of {shape.rows} rows", loops, operands, widening=shape.widening, alone=shape.alone)
 
 

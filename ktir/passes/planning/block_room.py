@@ -86,19 +86,24 @@ class BlockRoom:
         number = {item: i for i, step in enumerate(self.steps) for item in step if item is not None}
         uses = {value: [i for item, i in number.items() if value in item.sources] for value in self.facts.made}
         taken = [0] * len(self.steps)
-        for i, (item, fused) in enumerate(self.steps):
+        walks = list(range(len(self.steps)))
+        """Per step the last one that a loop over sticks of columns computes with it."""
+        streams = [0] * len(self.steps)
+        for i, (item, fused) in reversed(list(enumerate(self.steps))):
             value, product = (fused or item).value, isinstance(item, Contraction)
+            together = product and self._computed_with_reader(value, uses[value])
+            walks[i] = walks[uses[value][0]] if together else i
             if streamed and product and item.sources[0] in self._streamable:
-                taken[i] += ROW_STICKS * STICK_BYTES
+                streams[walks[i]] += ROW_STICKS * STICK_BYTES
             if value in self.resident:
                 continue
             bytes_ = self._row_bytes(value, bool(self.facts.columns))
-            if product and (not uses[value] or self._computed_with_reader(value, uses[value])):
+            if together or (product and not uses[value]):
                 bytes_ //= max(self.work.stick_share if self.facts.columns else value.shape[0], 1)
             last = max([i, *uses[value]])
             for at in range(i, last + 1):
                 taken[at] += bytes_
-        return max(taken, default=0)
+        return max((bytes_ + streams[walk] for bytes_, walk in zip(taken, walks, strict=True)), default=0)
 
     def _computed_with_reader(self, value: Tensor, uses: Sequence[int]) -> bool:
         """Whether one stick of it is there at a time, since what is fused into a later matmul alone reads it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 
 from ktir.analysis.attributes.levels import tensor_bytes
 from ktir.analysis.partial_sums import contribution
@@ -38,8 +39,9 @@ class Buffer:
 
     @property
     def missed(self) -> tuple[float, int]:
-        """How much it is missed where a stream loses its slots but one, for the room that it leaves: each load is then waited for."""
-        return self.loads / (self.rotation.slots - 1), -self.bytes
+        """How much it is missed where a stream loses half of its slots, for the room that it leaves: each load then has half of the time
+        that memory has to answer."""
+        return self.loads / self.rotation.slots, -self.bytes
 
     @property
     def kind(self) -> Hashable:
@@ -61,7 +63,7 @@ class BufferPlan:
         function: func.FuncOp,
         target: Target,
         elsewhere: Collection[ir.Value],
-        single: Collection[ir.Value] = (),
+        at_most: Mapping[ir.Value, int] = MappingProxyType({}),
         *,
         ahead: bool = False,
         apart: bool = False,
@@ -74,8 +76,8 @@ class BufferPlan:
         self.apart = apart
         """Whether what memory is moved to and from has places of its own, so that these units wait for those who compute no longer than
         they must."""
-        self.single = single
-        """Loads that get one buffer although they are streams."""
+        self.at_most = at_most
+        """Loads that get no more buffers than this."""
         self.buffers: dict[ir.Value, Buffer] = {}
         self.alias: dict[ir.Value, ir.Value] = {}
         """Value -> the value whose buffer it lives in (loop results, carried tensors, slices)."""
@@ -179,7 +181,7 @@ class BufferPlan:
         start, end = self.span[op]
         buffer = Buffer(value, start, end, tensor_bytes(value) * (CORELETS if makes_block(op) else 1))
         trips = [trips_of(loop) for loop in loops]
-        if is_a(op, ktdp.LoadOp) and prod(trips) > 1 and value not in self.single:
+        if is_a(op, ktdp.LoadOp) and prod(trips) > 1 and self.at_most.get(value) != 1:
             summing = next((i for i, loop in enumerate(reversed(loops)) if not is_accumulator(loop)), len(loops))
             weights = summing > 0
             # the next block is loaded while this one is in use, so a stream owns its slots for the whole loop that it runs in
@@ -187,7 +189,8 @@ class BufferPlan:
             while not weights and trips[owner] == 1:
                 owner -= 1
             buffer.start, buffer.end = self.span[loops[owner]]
-            buffer.rotation = rotation(trips, self._most_buffers(buffer, weights))
+            most = self._most_buffers(buffer, weights)
+            buffer.rotation = rotation(trips, min(most, self.at_most.get(value, most)))
             buffer.loads = prod(trips)
         if is_a(op, ktdp.LoadOp) and self.apart:
             buffer.moved = "loaded"

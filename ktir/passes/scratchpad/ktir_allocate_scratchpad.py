@@ -72,10 +72,10 @@ class AllocateScratchpadPass(Pass):
 
 
 def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value], reuse: bool) -> tuple[BufferPlan, int]:
-    """All buffers at addresses from 0 on, and the bytes that they take. Where they do not fit, streams lose their other slots, one after
+    """All buffers at addresses from 0 on, and the bytes that they take. Where they do not fit, streams lose half of their slots, one after
     the other, those first that miss them least."""
     begin, end = room_of(source.operation, target.lx_planned_bytes)
-    single: list[ir.Value] = []
+    at_most: dict[ir.Value, int] = {}
     # whether rows hide the latency of memory, with addresses that nothing else has, or nothing of another kind; and then whether what is
     # moved from and to memory has places of its own
     tries = iter(
@@ -83,7 +83,7 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
     )
     while True:
         ahead, twins, apart = next(tries, (None, False, False))
-        plan = BufferPlan(source, target, elsewhere, tuple(single), ahead=bool(ahead), apart=apart)
+        plan = BufferPlan(source, target, elsewhere, at_most, ahead=bool(ahead), apart=apart)
         buffers = list(plan.buffers.values())
         used = fit_twins(buffers, end - begin) if twins else first_fit(buffers, end - begin, reuse=ahead is None)
         if used >= 0:
@@ -97,7 +97,8 @@ def _placed(source: func.FuncOp, target: Target, elsewhere: Collection[ir.Value]
                 "the nearest supported form has narrower rows",
                 location_text(source.location),
             )
-        single.append(min(streams, key=lambda b: b.missed).value)
+        least = min(streams, key=lambda b: b.missed)
+        at_most[least.value] = least.rotation.slots // 2
 
 
 class _Allocator:

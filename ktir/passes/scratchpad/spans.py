@@ -89,8 +89,8 @@ class _Loop(NamedTuple):
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether there are trips to tell apart, and none hands on a sum."""
-        return self.reach > 0 and not len(self.op.results) and self.bounds is not None
+        """Whether there are trips to tell apart. Sums that they hand on stay in the array from one loop to the next."""
+        return self.reach > 0 and self.bounds is not None
 
     def trips(self, span: int, most: int) -> int:
         """As many at a time as reach no further than `most` elements where all of them reach over `span`, one at least.
@@ -110,13 +110,17 @@ class _FarLoop(NamedTuple):
     def cut(self) -> None:
         op, bounds = self.loop.op, self.loop.bounds
         assert bounds is not None
+        carried = list(op.operands)[3:]
         with ir.InsertionPoint(op), op.location:
             for first in range(0, len(bounds), self.trips):
                 own = bounds[first : first + self.trips]
                 part = op.clone()
-                for i, end in enumerate((own.start, own.stop)):
-                    part.operands[i] = index_constant(end)
+                for i, operand in enumerate((index_constant(own.start), index_constant(own.stop), part.operands[2], *carried)):
+                    part.operands[i] = operand
                 part.move_after(part.operands[1].owner)
+                carried = list(part.results)
+        for old, new in zip(op.results, carried, strict=True):
+            old.replace_all_uses_with(new)
         op.erase()
 
 

@@ -117,21 +117,11 @@ def test_a_softmax_of_a_long_row_runs_over_blocks() -> None:
     )
 
 
-def test_parts_of_a_matmul_are_within_the_span() -> None:
-    """8192x32768x4096: halves of the rows would be 256 MiB each, which is not below the limit."""
+def test_parts_of_a_matmul_that_no_address_spans() -> None:
+    """8192x32768x4096: rows of halves reach over 256 MiB, so they come in loops of their own, and weights are read for all of them."""
     text = "\n".join(compiled(matmul(8192, 32768, 4096)))
-    assert "m/4 (2048), n/8 (8 x 64) on 32 cores" in text
-    assert "24768.74 us" in text
-
-
-def test_a_matmul_beyond_every_span() -> None:
-    error = refusal(matmul(65536, 131072, 64))
-    assert error.message == (
-        "'matmul of 65536 rows' (m=65536 x n=64 x k=131072) cannot be divided over 32 cores: every division is refused, 119 because a "
-        f"core's part of 'rows' spans more than {DATASHEET.span_bytes} bytes of addresses; a way out: layouts with another outermost "
-        "dimension, or tiles in time"
-    )
-    assert error.location == "program.mlir:15:10"
+    assert "m/2 (4096), n/16 (4 x 64) on 32 cores" in text
+    assert len(compiled(matmul(65536, 131072, 64))) > 0, "16 GiB, of which a core's part is more than an address spans in any division"
 
 
 def view(name: str, shape: str, space: str, base: str) -> str:

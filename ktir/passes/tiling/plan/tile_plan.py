@@ -272,7 +272,7 @@ class _Search:
             elif (t.value in self.windowed and t.value not in streamed) or any(t.value in group for group in self.seen_together):
                 continue  # `_covers` counts it
             elif t.value in streamed:
-                ranges.append((t.first, t.first, tiles.ROW_STICKS * bytes_ // t.sticks))
+                continue  # counted below
             elif t.is_loaded and t.has_rows:
                 rows += bytes_
             elif t.is_loaded:
@@ -280,9 +280,19 @@ class _Search:
             else:
                 ranges.append((t.first, t.last, bytes_ // t.sticks if t.by_stick else bytes_))
                 ranges.append((t.first, t.first, bytes_ * t.beside))
+        ranges += self._streams(streamed)
         live = [(sum(b for s, e, b in ranges if s <= p <= e), -p) for p in range(len(facts.ops))]
         most, at = max(live)
         return Need(fixed, rows, most, facts.ops[-at])
+
+    def _streams(self, streamed: Collection[ir.Value]) -> Iterator[tuple[int, int, int]]:
+        """Of each loop over sticks of columns the numbers of its first and last contraction, and the bytes per row of what comes stick by
+        stick for any of them: all of it is there at once, since the next stick of columns begins while this one ends."""
+        number = {op: i for i, op in enumerate(self.facts.ops)}
+        for walk in self.facts.walks:
+            at = [number[m.op] for m in walk]
+            tensors = [self.facts.tensors[m.g.inputs[0]] for m in walk if m.g.inputs[0] in streamed]
+            yield min(at), max(at), sum(tiles.ROW_STICKS * t.row_bytes // t.sticks for t in tensors)
 
     def _blocks(self, need: Need) -> Iterator[tuple[int, int]]:
         """Rows of the blocks to try, with the bytes that they leave free. A block that is all there is needs one buffer for each stream."""

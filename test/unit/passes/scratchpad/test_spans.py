@@ -22,6 +22,8 @@ from ktir.isa import addresses
 from ktir.lowering.compile import compile_logical
 from ktir.mlir import ir
 from ktir.package import read
+from ktir.passes.ktir_to_allocated import ToAllocated
+from ktir.pipeline import run_pipeline
 from ktir.runtime import executable
 
 pytestmark = pytest.mark.usefixtures("on_chip")
@@ -110,6 +112,39 @@ def test_every_level_has_the_same_bits(name: str, near: str) -> None:
         *_, tape, step = check_levels(text, arrays)
     assert (tape.arrays[-1] == step.arrays[-1]).all()
     np.testing.assert_allclose(tape.arrays[-1].astype(np.float64), wanted.astype(np.float64), rtol=2**-9, atol=2**-14)
+
+
+def small_integers(*shape: int) -> torch.Tensor:
+    return torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(2)).half()
+
+
+PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "rows at once": (lambda x, w: x @ w, (small_integers(512, 1024), small_integers(1024, 256))),
+    "rows stick by stick": (lambda x, w: x @ w, (small_integers(1024, 4096), small_integers(4096, 128))),
+    "odd": (lambda x, w: x @ w, (small_integers(300, 2001), small_integers(2001, 191))),
+    "read by others": (lambda x, w, v: (x @ w) * 2 + x @ v, (small_integers(256, 1024), *(small_integers(1024, 192) for _ in "wv"))),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_sums_go_on_where_a_loop_has_been_cut(name: str, near: str) -> None:
+    """Small integers, so every sum is exact; the loop over K is several, and each goes on with the sums of the one before."""
+    function, inputs = PRODUCTS[name]
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(function, backend="spyre", dynamic=False, options={"fallback": "error", "target": near})(*inputs)
+    assert len(launches) == 1
+    wanted = function(*(x.double() for x in inputs))
+    assert torch.equal(got.double(), wanted)
+    text = ktir.capture(function, *inputs)
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, ToAllocated(target=near).text())
+        assert str(module).count("iter_args") >= 2 * len(re.findall("linalg.matmul", text))
+    with config.patch(target=near):
+        *_, tape, step = check_levels(text, [*(x.numpy() for x in inputs), np.zeros(wanted.shape, np.float16)])
+    for ran in (tape, step):
+        assert np.array_equal(ran.arrays[-1].astype(np.float64), wanted.numpy())
 
 
 def written(x: torch.Tensor, rows: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
