@@ -43,6 +43,11 @@ def _weights(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor, t: torch.Tensor)
     return torch.mm(a, w.t().half())
 
 
+def _scaled(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """Dequantised in front of the product."""
+    return torch.nn.functional.linear(a, w.half() * t.half().t())
+
+
 def _words(a: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     """Weights of four bits, eight in a word along K, with a scale per column and group."""
     places = torch.arange(0, 32, 4, dtype=torch.int32)
@@ -65,6 +70,8 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], torch.dtype, torch.dtype]] =
     "float16": (_weights, torch.float16, torch.float16),
     "fp8 weights": (_weights, torch.float16, E4M3),
     "int8 weights": (_weights, torch.float16, torch.int8),
+    "fp8 scaled": (_scaled, torch.float16, E4M3),
+    "int8 scaled": (_scaled, torch.float16, torch.int8),
     "fp8 x fp8": (_fp8, E4M3, E4M3),
     "int8 x int8": (_int8, torch.int8, torch.int8),
 }

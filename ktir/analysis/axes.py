@@ -31,7 +31,7 @@ def row_loops(g: Generic) -> list[int]:
     if g.is_pointwise:
         return list(range(1, loops - 1))
     if g.is_contraction:
-        result = [g.loop_of(2, d) for d in range(1, len(g.maps[2].results) - 1)]
+        result = [g.loop_of(len(g.inputs), d) for d in range(1, len(g.maps[-1].results) - 1)]
         return sorted(loop for loop in result if loop is not None)
     return list(range(loops - 2))
 

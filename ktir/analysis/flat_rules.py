@@ -80,6 +80,9 @@ def _one_reduced_loop(g: Generic) -> None:
         raise Broken("reduces several dimensions at once, which is not supported; reduce one after the other")
     if contraction is not None and len(contraction.columns) > 1:
         raise Broken("expects a matrix as second operand: one dimension of columns, but has several, which is not supported")
+    beside = {loop for i in range(2, len(g.inputs)) for loop in g.walk(i)}
+    if contraction is not None and not beside <= {*g.walk(1)} - {contraction.reduced[-1]}:
+        raise Broken("computes a factor of numbers that differ along its sum, or where its second operand does not")
 
 
 def flat_generic(op: ir.Operation) -> None:

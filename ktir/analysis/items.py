@@ -21,7 +21,7 @@ from ktir.cost.bodies import stick_cycles, widening_cycles
 from ktir.cost.problem import MatmulShape
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, element_of
+from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
 from ktir.target import Target
 
@@ -279,7 +279,7 @@ class _Reader:
             values[1] = second_operand_source(g)
             walks[1] = (*(loop if loop in loops else None for loop in walks[1][:-3]), None, None)
             row = contraction.rows[-1] if contraction.rows else None
-            widening = widening_cycles(element_of(values[0]), element_of(values[1]), self.target)
+            widening = widening_cycles(g, self.target)
             kind = partial(Contraction, matmul_row=row, has_batches=bool(contraction.batch), widening=widening)
         sources = [self._tensor(v) for v in values]
         self.made[op.results[0]] = item = kind(

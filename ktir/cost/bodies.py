@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ktir.dialects.structured import Generic
 from ktir.dialects.vector_kinds import byte_kind, is_folded, keeps_lane, kind_of
 from ktir.isa.cycles import kind_cycles
@@ -22,10 +20,13 @@ def scalar_cycles(op: ir.Operation, target: Target) -> int:
     return kind_cycles(kind, target) if kind is not None else 0
 
 
-def widening_cycles(rows: Any, weights: Any, target: Target) -> int:
-    """Cycles in which the vector unit widens a block of 64x64 weights of one byte to the type of the rows that are multiplied with it; 0
-    where the array takes both as they are."""
+def widening_cycles(g: Generic, target: Target) -> int:
+    """Cycles in which the vector unit makes a block of 64x64 second factors of a contraction of what memory has: widens elements of one
+    byte, or computes factors of them; 0 where the array takes both operands as they are."""
+    rows, weights = (argument.type for argument in list(g.body.arguments)[:2])
     if not is_byte(weights) or is_byte(rows):
         return 0
-    kinds = [byte_kind(weights, 0), *([] if is_byte_float(weights) else ["sitofp"])]
-    return LANES * sum(kind_cycles(kind, target) for kind in kinds)
+    taken = kind_cycles(byte_kind(weights, 0), target)
+    if g.made_factor is not None:
+        return LANES * (taken + sum(scalar_cycles(op, target) for op in g.body_ops[:-3]))
+    return LANES * (taken + (0 if is_byte_float(weights) else kind_cycles("sitofp", target)))

@@ -4,7 +4,7 @@
 * reduction: one result, the body ends by combining the mapped value with the `outs` argument (`addf`, `maximumf`, `minimumf`,
   and on i32 `addi`, `maxsi`, `minsi`);
 * contraction: body `extf, extf, mulf, addf` over two inputs of one float of 16 bits, or with bytes as second one (`sitofp` of i8), and
-  an f32 accumulator. Reduced loops (k)
+  an f32 accumulator. What is multiplied may be computed of a byte, and of further inputs that walk some of its loops. Reduced loops (k)
   walk both inputs, columns (n)
   only the second one and rows (m) only the first one; a parallel loop of both is a batch loop. Without columns it is a reduction if there
   are batches, or if sticks and lanes are reduced: a contraction on sticks has the lanes of its second operand as columns.
@@ -90,6 +90,17 @@ def sum_of_products(scalars: Sequence[ir.Value]) -> ir.Value:
         return _products_of_two(first, second, so_far)
     wide = [extended(x, so_far.type) for x in (first, second)]
     return arith.AddFOp(so_far, arith.MulFOp(*wide).result).result
+
+
+def sum_of_made(make: Callable[[Sequence[ir.Value]], ir.Value]) -> Callable[[Sequence[ir.Value]], ir.Value]:
+    """The body of a contraction whose second factor `make` computes of all inputs but the first one (`Generic.made_factor`)."""
+
+    def body(scalars: Sequence[ir.Value]) -> ir.Value:
+        first, *others, so_far = scalars
+        wide = extended(first, so_far.type)
+        return arith.AddFOp(so_far, arith.MulFOp(wide, extended(make(others), so_far.type)).result).result
+
+    return body
 
 
 def makes_block(op: ir.Operation) -> bool:
@@ -178,16 +189,16 @@ class Generic:
 
     @property
     def contraction(self) -> Contraction | None:
-        """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte, or of two inputs
-        of pairs, of integers in i32; None for everything else."""
+        """The loops of a sum of products in f32 of two inputs of one float of 16 bits, the second one perhaps of a byte or of what the body
+        computes of it, or of two inputs of pairs, of integers in i32; None for everything else."""
         return self.product_loops if self.sums_products else None
 
     @property
     def product_loops(self) -> Contraction | None:
-        """The loops of a reduction of two inputs by what they walk, if they are those of a contraction."""
-        if self.is_pointwise or len(self.inputs) != 2:
+        """The loops of a reduction of two factors by what they walk, if they are those of a contraction."""
+        if self.is_pointwise or len(self.inputs) < 2 or (len(self.inputs) > 2 and self.made_factor is None):
             return None
-        a, b, c = (set(self.walk(i)) - {None} for i in range(3))
+        a, b, c = (set(self.walk(i)) - {None} for i in (0, 1, len(self.inputs)))
         loops = [(i, kind == "reduction") for i, kind in enumerate(self.iterators)]
         reduced = tuple(i for i, is_reduced in loops if is_reduced)
         parallel = [i for i, is_reduced in loops if not is_reduced]
@@ -200,6 +211,8 @@ class Generic:
     @property
     def sums_products(self) -> bool:
         """Whether the body is that of a contraction."""
+        if self.made_factor is not None:
+            return True
         if len(self.inputs) != 2:
             return False
         first, second, *_ = self.body.arguments
@@ -211,6 +224,22 @@ class Generic:
         if first.type != second.type and not is_byte(second.type):
             return False
         return is_half(first.type) and body == ["arith.extf", _extension(second.type), *SUM_OF_PRODUCTS[2:]]
+
+    @property
+    def made_factor(self) -> ir.Value | None:
+        """The second factor of a sum of products, where the body computes it, in the type of the first input, of a byte of the second one
+        and of those behind it; None where it is an input as it is, or the body another one."""
+        if len(self.inputs) < 2 or len(names := [o.name for o in self.body_ops]) < 5 or names[-3:] != SUM_OF_PRODUCTS[1:]:
+            return None
+        first, second, *_, so_far = self.body.arguments
+        *_, widen, multiply, add = self.body_ops
+        made, (factor, other) = widen.operands[0], multiply.operands
+        if isinstance(made.owner, ir.Block) or isinstance(factor.owner, ir.Block) or not is_a(factor.owner, arith.ExtFOp):
+            return None
+        links = [*factor.owner.operands, other, *add.operands, self.yielded]
+        apart = links == [first, widen.results[0], so_far, multiply.results[0], add.results[0]]
+        known = is_half(first.type) and is_byte(second.type) and made.type == first.type
+        return made if apart and known and all(len(list(a.uses)) == 1 for a in (first, so_far)) else None
 
     @property
     def is_integer_product(self) -> bool:

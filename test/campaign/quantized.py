@@ -121,11 +121,19 @@ def _weights(d: _Draw) -> Layer:
     x = d.normal(d.m, d.k).to(d.dtype)
     mid = d.draw.choice((None, None, torch.float8_e4m3fn, torch.float8_e5m2))
 
+    within, apart = d.draw.choice((d.dtype, torch.float32)), d.draw.random() < 0.5
+
     def dequantised(w: Tensor, s: Tensor, z: Tensor) -> Tensor:
-        w = w.to(s.dtype)
-        if zero:
-            w = w - z.to(s.dtype).repeat_interleave(w.shape[1] // z.shape[1], 1)
-        return w * s.repeat_interleave(w.shape[1] // s.shape[1], 1) if before else w
+        """In the type of the activations or in float32, with groups as a dim of their own or numbers repeated for each."""
+        shape, groups, half = w.shape, s.shape[1], s.dtype
+        w, s, z = w.to(within), s.to(within), z.to(within)
+        if apart:
+            w, s, z = w.unflatten(1, (groups, -1)), s[:, :, None], z[:, :, None]
+        else:
+            s, z = (t.repeat_interleave(shape[1] // groups, 1) for t in (s, z))
+        w = w - z if zero else w
+        w = w * s if before else w
+        return (w.flatten(1) if apart else w).to(half)
 
     def activation(x: Tensor) -> Tensor:
         return x if mid is None else x.to(mid).to(x.dtype)
@@ -221,9 +229,14 @@ def _batches(d: _Draw) -> Layer:
     """A matrix of weights per batch."""
     b, code = d.draw.choice((2, 3, 5)), d.draw.choice(CODES)
     w, x = d.codes(code, b, d.n, d.k), d.normal(b, d.m, d.k).to(d.dtype) / 64
-    what = f"{b} times {code} {d.layout} [{d.n}, {d.k}] with {d.m} rows of {d.dtype}"
+    shape = d.draw.choice(((), (1, 1, 1), (b, 1, 1), (b, d.n, 1)))
+    s = (d.normal(*shape).abs() + 0.1).to(d.dtype)
+    what = f"{b} times {code} {d.layout} [{d.n}, {d.k}] with {d.m} rows of {d.dtype}, scales {shape}"
 
-    def function(x: Tensor, w: Tensor) -> Tensor:
-        return torch.bmm(x, w.to(x.dtype).mT)
+    def dequantised(w: Tensor, s: Tensor) -> Tensor:
+        return w.to(s.dtype) * s if shape else w.to(s.dtype)
 
-    return Layer(what, [x, w], function, lambda x, w: (x, w.to(x.dtype)), lambda *_: [], d.dtype)
+    def function(x: Tensor, w: Tensor, s: Tensor) -> Tensor:
+        return torch.bmm(x, dequantised(w, s).mT)
+
+    return Layer(what, [x, w, s], function, lambda x, w, s: (x, dequantised(w, s)), lambda *_: [], d.dtype)

@@ -57,8 +57,8 @@ class Tile:
         return self.paired
 
     def every_other(self, row: int | None) -> Tile:
-        """The rows 2r + `row`; of pairs, and for None, all."""
-        if row is None or self.in_pairs:
+        """The rows 2r + `row`; of pairs, of the only row that all read, and for None, all."""
+        if row is None or self.in_pairs or self.shape[1] == 1:
             return self
         shape, strides = (self.shape[0], self.shape[1] // 2, *self.shape[2:]), (self.strides[0], 2 * self.strides[1], *self.strides[2:])
         return replace(self, first=replace(self.first, at=self.first.at + row * self.strides[1]), shape=shape, strides=strides)

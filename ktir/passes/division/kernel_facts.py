@@ -142,7 +142,7 @@ class KernelFacts:
 
     def _dealt(self, item: Op, operand: int) -> tuple[str, ...]:
         """Name of the columns, where they are dealt out and a core reads those of an operand that are its own."""
-        own = operand == 1 if isinstance(item, Contraction) else item.walks[operand][0] == 0
+        own = item.walks[operand][0] == 0 or (isinstance(item, Contraction) and operand == 1)
         return ("n",) if self.columns and own else ()
 
     def vector_work(self) -> int:

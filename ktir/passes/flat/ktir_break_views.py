@@ -32,6 +32,7 @@ from ktir.passes.flat.epilogues.rounded import round_once
 from ktir.passes.flat.epilogues.shared import compute_once
 from ktir.passes.flat.epilogues.splits import epilogues_before_splits
 from ktir.passes.flat.integers.bits import bits_by_fields
+from ktir.passes.flat.integers.byte_groups import groups_of_bytes_apart
 from ktir.passes.flat.integers.byte_products import products_of_bytes
 from ktir.passes.flat.integers.byte_weights import weights_in_bytes
 from ktir.passes.flat.integers.integer_proof import prove_integers
@@ -41,6 +42,7 @@ from ktir.passes.flat.long_rows import long_rows_in_parts
 from ktir.passes.flat.long_scans import long_scans_in_blocks
 from ktir.passes.flat.loop_order import order_contractions, order_variables
 from ktir.passes.flat.loops.merge import merge_rows
+from ktir.passes.flat.loops.refine import split_loops
 from ktir.passes.flat.memory.chosen_matrices import multiply_with_all
 from ktir.passes.flat.memory.concatenations import split_at_concatenations
 from ktir.passes.flat.memory.coordinates import coordinates_as_operands
@@ -51,7 +53,6 @@ from ktir.passes.flat.memory.new_arguments import NewArguments
 from ktir.passes.flat.memory.shapes_to_memory import ShapesToMemory
 from ktir.passes.flat.memory.transposed_loads import load_once
 from ktir.passes.flat.products import products_by_halves
-from ktir.passes.flat.refine import split_loops
 from ktir.passes.flat.repeated import reduce_once
 from ktir.passes.flat.unit_dims import drop_unit_dims
 from ktir.passes.flat.unused_inputs import drop_unused_inputs
@@ -98,6 +99,7 @@ class BreakViewsPass(Pass):
                 decompose(function)
                 long_rows_in_parts(function, target)
                 coordinates_as_operands(function, arguments)
+                groups_of_bytes_apart(function)
                 weights_in_bytes(function)
                 bits_by_fields(function, target)
                 small_floats_as_f16(function, target)

@@ -27,6 +27,8 @@ def order_contractions(function: func.FuncOp) -> None:
 
 def _with_fewer_columns(op: ir.Operation, contraction: Contraction) -> Contraction | None:
     """A sum of products whose second factor is no matrix, with its factors exchanged if that helps; else it is a reduction from now on."""
+    if Generic(op).made_factor is not None:
+        return contraction
     if len(contraction.rows) <= 1:
         left, right, _ = op.operands
         op.operands[0], op.operands[1] = right, left

@@ -16,7 +16,7 @@ from ktir.cost.bodies import stick_cycles, widening_cycles
 from ktir.cost.softmax import Sticks
 from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
-from ktir.passes.layouts.row_merging import Groups, RowMerging, Use
+from ktir.passes.layouts.row_merging import NO_ROW, Groups, RowMerging, Use
 from ktir.passes.layouts.stick_roles import GRANULE, Stick, StickRoles, access_bytes, pool_memory
 from ktir.target import LANES, STICK_BYTES, Target, element_bytes
 
@@ -229,20 +229,23 @@ class PhysicalItems:
         return self.roles.seen[node]
 
     def _contraction(self, node: Node) -> _Form:
+        assert node.generic is not None
         assert node.contraction is not None
         (a, a_use), (b, b_use) = (self._operand(node, i) for i in (0, 1))
         places = dict(self.rows.places(node))
         rows, taps = max(1, len(places)), node.contraction.reduced[:-1]
         n, j, k, i = 0, rows + 1, rows + len(taps) + 2, rows + len(taps) + 3
         second = (None, *(places.get(loop) for loop in b_use.loops), None)
-        places.update((tap, rows + 2 + t) for t, tap in enumerate(taps))
+        places.update({NO_ROW: 1, **{tap: rows + 2 + t for t, tap in enumerate(taps)}})
         first = (k, *([places[loop] for loop in a_use.loops] or [1]), i)
+        others = [self._operand(node, number) for number in range(2, node.reads)]
+        walks = [use.factor_walk(places, n, j) for _, use in others]
         loops = range(1, rows + 1)
         row = max((loop for loop in loops if loop in first and loop not in second), default=None)
-        widening = widening_cycles(dtype_of(node.tensors[0]), dtype_of(node.tensors[1]), self.target)
+        widening = widening_cycles(node.generic, self.target)
         batches = any(loop in first and loop in second for loop in loops)
         kind = partial(Contraction, matmul_row=row, has_batches=batches, widening=widening)
-        made = self._item(kind, node, [a, b], [first, second, (n, *loops, j)], loops)
+        made = self._item(kind, node, [a, b, *(form for form, _ in others)], [first, second, *walks, (n, *loops, j)], loops)
         return _Form(made.value, None, made)
 
     def _columns(self, value: ir.Value) -> int:

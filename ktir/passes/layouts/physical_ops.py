@@ -13,6 +13,7 @@ from ktir.layout import Digit, Layout
 from ktir.mlir import ir, tensor
 from ktir.passes.layouts.device_arguments import element_type, encoding
 from ktir.passes.layouts.physical_tensors import PhysicalTensors, Tensor, empty, masked
+from ktir.passes.layouts.row_merging import NO_ROW
 from ktir.target import LANES
 
 
@@ -104,14 +105,16 @@ class PhysicalOps:
         rows, taps = max(1, len(places)), loops_of.reduced[:-1]
         # loops (n, rows.., j, taps.., k, i): output sticks, rows, output lanes; taps of a window, K in sticks and lanes, reduced
         n, j, k, i = 0, rows + 1, rows + len(taps) + 2, rows + len(taps) + 3
-        places.update((tap, rows + 2 + t) for t, tap in enumerate(taps))
+        places.update({NO_ROW: 1, **{tap: rows + 2 + t for t, tap in enumerate(taps)}})
         inner = (n, j) if transposed else (k, i)
         split = next(1 + p for p, loop in enumerate(b_use.loops) if loop not in places)
         b_block = self._blocks(b, split, (layout if transposed else a.layout).device_size[0])
         b_rows = [at for loop in b_use.loops for at in ((places[loop],) if loop in places else inner)]
+        others = [self.tensors.operand(node, number) for number in range(2, node.reads)]
         maps = [
             [k, *([places[loop] for loop in a_use.loops] or [1]), i],
             [k, *b_rows, i] if transposed else [n, *b_rows, j],
+            *(use.factor_walk(places, n, j) for _, use in others),
             list(range(rows + 2)),
         ]
         element = element_of(g.init)
@@ -119,7 +122,8 @@ class PhysicalOps:
 
         iterators = ["parallel"] * (rows + 2) + ["reduction"] * (len(taps) + 2)
         affine = [affine_map(len(iterators), m) for m in maps]
-        value = generic([a.value, b_block], fill(constant(element, 0), empty), affine, iterators, g.copy_body, loc=g.op.location)
+        operands = [a.value, b_block, *(tensor.value for tensor, _ in others)]
+        value = generic(operands, fill(constant(element, 0), empty), affine, iterators, g.copy_body, loc=g.op.location)
         return Tensor(value, layout, None)
 
     def _blocks(self, b: Tensor, dim: int, blocks: int) -> ir.Value:

@@ -19,6 +19,8 @@ from ktir.passes.layouts.stick_roles import Stick, StickRoles, pool_memory
 _MOST_REPEATED = 16
 """What is repeated may have one in so many of the elements that an op reads and writes besides."""
 
+NO_ROW = -1
+"""Stands for the row loop of an op that has no rows: one position."""
 Row = int
 """A dimension of a tensor, or (as the complement of an extent) a repetition over a row loop that it lacks."""
 Groups = tuple[tuple[Row, ...], ...]
@@ -40,6 +42,11 @@ class Use:
         inside = self.stick is not None
         rows: list[int | None] = [places[loop] for loop in self.loops] or [None if places else 1]
         return [0 if inside else None, *rows, max(1, len(places)) + 1 if inside else None]
+
+    def factor_walk(self, places: Mapping[int, int], stick: int, lane: int) -> tuple[int | None, ...]:
+        """The loops of a contraction that walk it where a factor is computed of it, by the `places` of those of rows and taps."""
+        inside = self.stick is not None
+        return (stick if inside else None, *([places[loop] for loop in self.loops] or [None]), lane if inside else None)
 
 
 class RowMerging:
@@ -176,6 +183,9 @@ class RowMerging:
                 firsts.append(group[0])
         walked = {loop for group in of_op for loop in group}
         taps = node.contraction.reduced[:-1] if node.contraction is not None else ()
+        if taps and i == 0 and not of_op:
+            groups.append((~1,))
+            firsts.append(NO_ROW)
         rest = [(d, loop) for d, loop in enumerate(loops) if d != stick and loop not in walked]
         for d, loop in sorted(rest, key=lambda found: taps.index(found[1]) if found[1] in taps else len(taps)):
             groups.append((d,))

@@ -76,12 +76,14 @@ def configurations(node: Node) -> list[Configuration]:
     elif node.contraction is not None:
         c = node.contraction
         k, n = c.reduced[-1], next(iter(c.columns), None)
-        a, b, result = node.loops
+        a, b, *others, result = node.loops
         columns = None if n is None else result.index(n)
         second = [None] if n is None else [b.index(n), b.index(k)]
         if is_byte(dtype_of(node.tensors[1])) and n is not None:  # two rows share a stick
             second = [b.index(in_stick) for in_stick, row in ((n, k), (k, n)) if node.extent(row) % 2 == 0]
-        return [(a.index(k), s, columns) for s in second]
+        if node.generic is not None and node.generic.made_factor is not None:  # a lane has the numbers of its column
+            second = second[:1]
+        return [(a.index(k), s, *(of.index(n) if n in of else None for of in others), columns) for s in second]
     else:
         walked = {v for s in node.subscripts if isinstance(s, IndexedBy) for v in s.variables}
         direct = {s for s in node.subscripts if isinstance(s, int)} if node.subscripts else set(node.rows)

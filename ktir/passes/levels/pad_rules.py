@@ -24,7 +24,7 @@ def pads_kept_out(op: ir.Operation) -> None:
         return
     try:
         if g.is_contraction:
-            for i, (which, v) in enumerate(zip(("first", "second"), g.inputs, strict=True)):
+            for i, (which, v) in enumerate(zip(("first", "second"), g.inputs[:2], strict=True)):
                 reduced = _lane_loop(g, i) is not None and g.iterators[_lane_loop(g, i) or 0] == "reduction"
                 if reduced and _partial(v) and _pad_of(v) != 0.0:
                     raise Broken(f"expects the lanes of its {which} operand beyond its columns to be zero", note_source(v))

@@ -110,7 +110,7 @@ class _Price:
         if self.outer == 1:
             item = max(self.facts.contractions, key=lambda i: i.matmul_extents)
             rate = self.target.dram_bytes_per_cycle
-            first, second, result = (tensor.bytes / rate for tensor in (*item.sources, item.value))
+            first, second, result = (tensor.bytes / rate for tensor in (*item.sources[:2], item.value))
             own = Share(
                 share,
                 self._columns(item),

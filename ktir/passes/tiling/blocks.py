@@ -80,6 +80,8 @@ class Blocks:
         batches = {d: self.position.get(a) for d, a in enumerate(own.axes) if a is not None and a != row}
         if value in self.facts.second_operands:
             return Place(batches, len(own.axes) - 2, LANES)
+        if (tap := self.facts.factors.get(value)) is not None:
+            return Place(batches, len(own.axes) - 2, tap.extent)
         dim = own.axes.index(row) if row in own.axes else None
         return Place(batches, dim, self.plan.block_rows if own.has_rows else 1)
 
@@ -102,7 +104,8 @@ class Blocks:
             return
         rows = self.place(value).rows
         part = self._sticks(value)
-        tile = self.window(op, value).tile(part.first, self.row if rows > 1 else 0, [part.count, rows, type_.shape[-1]])
+        first = self.row if rows > 1 and value not in self.facts.factors else 0
+        tile = self.window(op, value).tile(part.first, first, [part.count, rows, type_.shape[-1]])
         self.built[value] = ktdp.load(tile, type_.element_type)
 
     def _sticks(self, value: ir.Value) -> Part:

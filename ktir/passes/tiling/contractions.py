@@ -16,6 +16,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import (
     Generic,
     affine_map,
+    clone_ops,
     element_of,
     elementwise,
     extended,
@@ -32,12 +33,49 @@ from ktir.passes.tiling.plan.tile_views import IndirectWindow, Window
 from ktir.target import LANES, is_byte
 
 
+class Factor(NamedTuple):
+    """What a block of a second operand becomes in front of the array, at `taps`."""
+
+    blocks: Blocks
+    m: Matmul
+    taps: Sequence[ir.Value] = ()
+
+    def made(self, block: ir.Value, stick_: ir.Value) -> ir.Value:
+        """The block as it is multiplied: elements of one byte become such of the first operand, exactly, or what the body makes of them
+        and of the numbers of a stick of columns."""
+        g, to = self.m.g, element_of(self.m.g.inputs[0])
+        if not is_byte(element_of(block)):
+            return block
+        empty = tensor.EmptyOp(ir.RankedTensorType(block.type).shape, to).result
+        if (factor := g.made_factor) is None:
+            return elementwise([block], empty, lambda x: extended(x[0], to))
+        _, *arguments, _ = g.body.arguments
+
+        def body(scalars: list[ir.Value]) -> ir.Value:
+            mapping = dict(zip(arguments, scalars, strict=False))
+            clone_ops([o for o in g.body_ops[:-3] if g.body.arguments[0] not in list(o.operands)], mapping)
+            return mapping[factor]
+
+        others = [self._numbers(i, stick_) for i in range(2, len(g.inputs))]
+        walks = [[None, None, None if g.loop_of(i, len(g.maps[i].results) - 1) is None else 2] for i in range(2, len(g.inputs))]
+        return elementwise([block, *others], empty, body, [[0, 1, 2], *walks])
+
+    def _numbers(self, number: int, stick_: ir.Value) -> ir.Value:
+        """An operand that factors are computed of: [1, 1, lanes]."""
+        g, value = self.m.g, self.m.g.inputs[number]
+        built = self.blocks.built[value]
+        zero, tap = index_constant(0), self.m.factor_taps.get(value)
+        at = [zero if g.loop_of(number, 0) is None else stick_, zero if tap is None else self.taps[tap]]
+        return part(built, at, [1, 1, LANES])
+
+
 class Weights(NamedTuple):
     """Where the blocks of a second operand come from: one that is in LX as a whole, or memory at a tap of a window."""
 
     whole: ir.Value | None
     memory: Window | IndirectWindow | None
     element: ir.Type
+    factor: Factor
     before: int | ir.Value = 0
     """Rows of a whole one before those of the tap."""
 
@@ -49,25 +87,27 @@ class Weights(NamedTuple):
             before = index_sum(times(before, tap.extent), at)
         before = times(before, whole_shape(m)[1] // prod(tap.extent for tap in m.taps))
         if (whole := blocks.whole.get(m.op)) is not None:
-            return Weights(whole, None, element_of(m.second), before)
+            return Weights(whole, None, element_of(m.second), Factor(blocks, m, taps), before)
         at_taps = {tap.second: at for tap, at in zip(m.taps, taps, strict=False)}
-        return Weights(None, blocks.window(m.second.owner.operation, m.second, inside, at_taps), element_of(m.second), before)
+        memory = blocks.window(m.second.owner.operation, m.second, inside, at_taps)
+        return Weights(None, memory, element_of(m.second), Factor(blocks, m, taps), before)
 
-    def block(self, first: ir.Value, number: ir.Value, to: ir.Type, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
-        """The block of 64 rows `number` in stick `first`, of type `to`; with it the tensor that keeps what is loaded, if there is one."""
+    def block(self, first: ir.Value, number: ir.Value, filling: Sequence[ir.Value] = ()) -> tuple[ir.Value, list[ir.Value]]:
+        """The block of 64 rows `number` in stick `first`, as it is multiplied; with it the tensor that keeps what is loaded, if there is
+        one."""
         row = arith.MulIOp(number, index_constant(LANES)).result
         inside = index_sum(self.before, row)
         assert not isinstance(inside, int)
         shape = [1, LANES, LANES]
         if self.memory is None:
             assert self.whole is not None
-            return widened(part(self.whole, [first, inside], shape), to), []
+            return self.factor.made(part(self.whole, [first, inside], shape), first), []
         block = ktdp.load(self.memory.tile(first, row, shape), self.element)
         if not filling:
-            return widened(block, to), []
+            return self.factor.made(block, first), []
         (tensor_,) = filling
         filled_ = insert_part(block, tensor_, [first, inside])
-        return widened(part(filled_, [first, inside], shape), to), [filled_]
+        return self.factor.made(part(filled_, [first, inside], shape), first), [filled_]
 
 
 def load_whole(blocks: Blocks, m: Matmul) -> None:
@@ -187,7 +227,7 @@ def _build_in_parts(blocks: Blocks, m: Matmul) -> None:
 
         def step(k: ir.Value, so_far: ir.Value) -> ir.Value:
             at = index_sum(first, k)
-            b, _ = weights.block(*((at, n) if k_in_stick(m.g) else (n, at)), element_of(m.g.inputs[0]))
+            b, _ = weights.block(*((at, n) if k_in_stick(m.g) else (n, at)))
             return multiply(m.g, stick(rows, k), b, so_far)
 
         own = carried_along(0, sticks, 1, filled([1, blocks.plan.block_rows, LANES], element, 0.0), step)
@@ -228,7 +268,7 @@ def _sum(blocks: Blocks, m: Matmul, n: ir.Value, weights: Weights | None, fillin
                 a = blocks.load_sticks(rows.owner.operation, k, taps=at_taps)
             else:
                 a = stick(blocks.built[rows], k)
-            b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), element_of(rows), so_far)
+            b, so_far = here.block(*((k, n) if k_in_stick(m.g) else (n, k)), so_far)
             scf.YieldOp([multiply(m.g, a, b, accumulator), *so_far])
         return list(loop.results)
 
@@ -273,10 +313,3 @@ def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.
         affine_map(3, [None, 0, 1]),
     ]
     return generic([a, b], accumulator, maps, ["parallel", "parallel", "reduction"], sum_of_products, loc=g.op.location)
-
-
-def widened(block: ir.Value, to: ir.Type) -> ir.Value:
-    """A block of a second operand as the array takes it: elements of one byte become such of the first operand, exactly."""
-    if not is_byte(element_of(block)):
-        return block
-    return elementwise([block], tensor.EmptyOp(ir.RankedTensorType(block.type).shape, to).result, lambda x: extended(x[0], to))

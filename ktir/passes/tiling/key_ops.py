@@ -17,7 +17,7 @@ from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, filled, index_constant
 from ktir.mlir import arith, ir, is_a, linalg, scf
 from ktir.passes.tiling.blocks import Blocks, Input, Part, insert_stick, part, pointwise, stick, times
-from ktir.passes.tiling.contractions import Weights, multiply, widened
+from ktir.passes.tiling.contractions import Weights, multiply
 from ktir.passes.tiling.key_pieces import in_piece
 from ktir.passes.tiling.plan.tile_facts import Matmul
 from ktir.target import LANES
@@ -90,15 +90,15 @@ class Blockwise:
         return loop.results[0]
 
     def _block(self, n: ir.Value, k: ir.Value, total: ir.Value, at_once: ir.Value | None) -> ir.Value:
-        g, to = self.m.g, element_of(self.first)
+        g, column = self.m.g, _moved(self.columns.first, n)
         with g.op.location:
             if at_once is not None:
                 row = arith.MulIOp(k, index_constant(LANES)).result
                 place = [k, index_constant(0)] if k_in_stick(g) else [index_constant(0), row]
-                second = widened(part(at_once, place, [1, LANES, LANES]), to)
+                second = self.weights.factor.made(part(at_once, place, [1, LANES, LANES]), column)
             else:
-                column, step = _moved(self.columns.first, n), _moved(self.steps.first, k)
-                second, _ = self.weights.block(step, column, to) if k_in_stick(g) else self.weights.block(column, step, to)
+                step = _moved(self.steps.first, k)
+                second, _ = self.weights.block(step, column) if k_in_stick(g) else self.weights.block(column, step)
             return multiply(g, stick(self.first, k), second, total)
 
     def _loaded(self, n: ir.Value) -> ir.Value:

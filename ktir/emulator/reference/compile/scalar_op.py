@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ktir.emulator.findings import Where
+from ktir.target import BYTES
 
 __all__ = ["Body", "BodyOp", "Combiner", "Ref", "ScalarOp", "single"]
 
@@ -99,7 +100,8 @@ class Body:
         return Combiner(last.op.combines, b if a == accumulator else a, last.op.rounds, last.where.op)
 
     def factors(self, combiner: Combiner) -> dict[int, Ref] | None:
-        """What is multiplied, by the input that it is, if `combiner` sums a plain product of two inputs in f32."""
+        """What is multiplied, by the input that it is, if `combiner` sums a plain product of two inputs in f32. The second one may be
+        computed, in the type of the first one, of an input of one byte and of those behind it: by that input then."""
         if combiner.kind != "add" or combiner.mapped.kind != "op":
             return None
         product = self.ops[combiner.mapped.index]
@@ -110,10 +112,26 @@ class Body:
             ref = factor
             while ref.kind == "op" and (self.ops[ref.index].op.form == "copy" or self.ops[ref.index].op.widens):
                 ref = self.ops[ref.index].operands[0]
-            if ref.kind != "argument" or ref.index >= self.inputs:
+            if ref.kind == "argument" and ref.index < self.inputs:
+                found[ref.index] = factor
+            elif self.is_made(ref):
+                found[1] = ref
+            else:
                 return None
-            found[ref.index] = factor
         return found if len(found) == 2 else None
+
+    def is_made(self, factor: Ref) -> bool:
+        """Whether a factor is computed, in the type of the first input, of a byte of the second one and of those behind it."""
+        if factor.kind != "op" or self.inputs < 2 or self.elements[1] not in BYTES or self.ops[factor.index].op.element != self.elements[0]:
+            return False
+        found, left = set[int](), [factor]
+        while left:
+            ref = left.pop()
+            if ref.kind == "op":
+                left += self.ops[ref.index].operands
+            elif ref.kind == "argument":
+                found.add(ref.index)
+        return 1 in found and found <= {*range(1, self.inputs)}
 
 
 def single(op: ScalarOp, operands: Sequence[str], where: Where) -> Body:

@@ -252,9 +252,13 @@ class Structured:
         rec.set(self.results[k], self._place(rec, k, result.moved(_ungrouped(result.at, roles, self.extents))))
 
     def _factor(self, rec: Recording, number: int, ref: Ref) -> Tensor:
-        """An input as it is multiplied: one of floats as it is, since widening changes nothing, one of integers as floats."""
+        """An input as it is multiplied: one of floats as it is, since widening changes nothing, one of integers as floats; or what the
+        body makes of it and of others."""
         element, value = self.input_elements[number], read(rec, rec.get(self.inputs[number]), self.maps[number], self.extents)
-        if element == "i8" and ref.kind == "op":
+        if self.body.is_made(ref):
+            (value,) = evaluate(rec, self.body, self._arguments(rec, outputs=False), self.extents, [ref])
+            element = self.body.ops[ref.index].op.element
+        elif element == "i8" and ref.kind == "op":
             arguments = [value if i == number else None for i in range(len(self.inputs))]
             (value,) = evaluate(rec, self.body, arguments, self.extents, [ref])
             element = self.body.ops[ref.index].op.element

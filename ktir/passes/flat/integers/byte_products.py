@@ -12,8 +12,8 @@ from ktir.analysis.flat import dtype_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, element_of, elementwise, filled, generic, sum_of_products
 from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
-from ktir.passes.flat.integers.byte_weights import conversion_of
 from ktir.passes.flat.integers.integer_products import products_in_parts, view_of_load, widened_bytes
+from ktir.passes.flat.integers.made_of_bytes import conversion_of
 from ktir.passes.flat.memory.windows import Window, view_of, window_of_view
 from ktir.target import LANES, is_byte
 

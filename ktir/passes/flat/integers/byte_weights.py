@@ -1,31 +1,38 @@
-"""Weights of one byte stay that in memory where matmuls alone read them: the conversion becomes part of the matmul's body.
+"""Weights of one byte stay that in memory where matmuls alone read them: what is computed of them becomes part of the matmul's body.
 
 A second operand that is a conversion of what an argument holds, element for element, is exact in both floats of 16 bits. So the matmul
-reads the bytes, and each block is converted on its way to the array. What else is done to bytes is done to wider elements.
+reads the bytes, and each block is converted on its way to the array. Likewise one that is dequantised: scales, zero points and whatever
+else it is computed of, numbers that are the same along the sum, are operands of the matmul too, and each block is computed on its way,
+rounded as the program rounds it. What else is done to bytes is done to wider elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, element_of, generic, sum_of_products
-from ktir.mlir import arith, func, i32_type, ir, is_a, linalg, names
-from ktir.target import is_byte, is_half
-
-_CONVERSIONS = names(arith.ExtFOp, arith.SIToFPOp, arith.TruncFOp)
-_WIDENINGS = names(arith.ExtSIOp)
+from ktir.dialects.structured import Generic, element_of, generic, sum_of_made, sum_of_products
+from ktir.mlir import arith, func, ir, is_a, linalg
+from ktir.passes.flat.integers.made_of_bytes import conversion_of, made_of_bytes
+from ktir.target import LANES, is_byte, is_half
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A matmul that reads a conversion as its operand `number`."""
+    """A matmul that reads what is made of bytes as its operand `number`."""
 
     matmul: Generic
     number: int
-    conversion: Generic
+    made: Generic
+    bytes: int
+    """Which input of `made` the bytes are."""
+
+    @property
+    def converts(self) -> bool:
+        """Whether the bytes are only widened, which is exact."""
+        return conversion_of(self.made.op) is not None
 
 
 def weights_in_bytes(function: func.FuncOp) -> None:
@@ -39,14 +46,14 @@ def weights_in_bytes(function: func.FuncOp) -> None:
 
 
 def _uses(argument: ir.Value) -> list[_Use] | None:
-    """All that is done to an argument, if it is matmuls of conversions of its bytes; else None."""
+    """All that is done to an argument, if it is matmuls of what is made of its bytes; else None."""
     found: list[_Use] = []
     for load in _loads(argument):
         if load is None or not is_byte(element_of(load)):
             return None
         for use in load.uses:
-            conversion = conversion_of(use.owner.operation)
-            readers = [] if conversion is None else [_use(u, conversion) for u in conversion.op.results[0].uses]
+            made = made_of_bytes(use.owner.operation, use.operand_number)
+            readers = [] if made is None else [_use(u, made, use.operand_number) for u in made.op.results[0].uses]
             if not readers or None in readers:
                 return None
             found += [reader for reader in readers if reader is not None]
@@ -66,49 +73,51 @@ def _loads(address: ir.Value) -> Iterator[ir.Value | None]:
             yield op.results[0] if is_a(op, ktdp.LoadOp) else None
 
 
-def conversion_of(op: ir.Operation) -> Generic | None:
-    """An op as one that makes a float of 16 bits of each byte, or an i32; None for another one."""
-    if not is_a(op, linalg.GenericOp) or len(op.results) != 1:
-        return None
-    made = element_of(op.results[0])
-    if not is_half(made) and made != i32_type():
-        return None
-    g, conversions = Generic(op), _CONVERSIONS if is_half(made) else _WIDENINGS
-    chain, value = [o.name for o in g.body_ops], g.yielded
-    while value != g.body.arguments[0]:
-        if isinstance(value.owner, ir.Block) or value.owner.name not in conversions:
-            return None
-        value = value.owner.operands[0]
-    one_to_one = all(isinstance(e, ir.AffineDimExpr) for m in g.maps for e in m.results) and len(g.maps[0].results) == len(g.iterators)
-    return g if g.is_pointwise and len(g.inputs) == 1 and len(chain) <= 2 and one_to_one else None
-
-
-def _use(use: ir.OpOperand, conversion: Generic) -> _Use | None:
-    """The matmul that reads a conversion as a matrix of whole pairs of rows; None if none does."""
+def _use(use: ir.OpOperand, made: Generic, number: int) -> _Use | None:
+    """The matmul that reads a matrix of whole pairs of rows; None if none does."""
     op = use.owner.operation
     if not is_a(op, linalg.GenericOp):
         return None
-    g = Generic(op)
-    number = use.operand_number
-    if g.contraction is None or number > 1 or g.inputs[0] == g.inputs[1] or not is_half(element_of(g.inputs[1 - number])):
+    g, second = Generic(op), use.operand_number
+    if g.contraction is None or second > 1 or len(g.inputs) != 2 or g.inputs[0] == g.inputs[1]:
         return None
-    exchanged = [g.maps[1 - number], g.maps[number]]
+    found = _Use(g, second, made, number)
+    exchanged = [g.maps[1 - second], g.maps[second]]
     a, b, c = ({ir.AffineDimExpr(e).position for e in m.results} for m in (*exchanged, g.maps[2]))
     columns, reduced = b & c - a, [i for i, kind in enumerate(g.iterators) if kind == "reduction"]
-    extents = dict(zip((ir.AffineDimExpr(e).position for e in g.maps[number].results), shape_of(g.inputs[number]), strict=True))
-    even = [loop for loop in (*columns, *reduced) if loop in extents and extents[loop] % 2 == 0]
-    return _Use(g, number, conversion) if len(columns) == len(reduced) == 1 and even else None
+    extents = dict(zip((ir.AffineDimExpr(e).position for e in g.maps[second].results), shape_of(g.inputs[second]), strict=True))
+    if len(columns) != 1 or not set(reduced) <= extents.keys() or not is_half(element_of(g.inputs[1 - second])):
+        return None
+    if found.converts:
+        even = [loop for loop in (*columns, *reduced) if loop in extents and extents[loop] % 2 == 0]
+        return found if len(reduced) == 1 and even else None
+    # of numbers beyond the sum, which are 0, it may not make what is not finite; and they are the same for all lanes of a stick along it
+    walked = {loop for i in range(len(made.inputs)) if i != number for loop in _loops(found, i)}
+    return found if extents[reduced[-1]] % LANES == 0 and reduced[-1] not in walked else None
+
+
+def _loops(use: _Use, number: int) -> list[int]:
+    """The loops of a matmul that walk an input of what makes its operand."""
+    made = use.made
+    place = {ir.AffineDimExpr(e).position: use.matmul.maps[use.number].results[d] for d, e in enumerate(made.maps[-1].results)}
+    return [ir.AffineDimExpr(place[ir.AffineDimExpr(e).position]).position for e in made.maps[number].results]
 
 
 def _read_bytes(use: _Use) -> None:
-    g, conversion = use.matmul, use.conversion
-    along = conversion.maps[1].results  # loops of the conversion along the dims of what it makes
-    place = {ir.AffineDimExpr(e).position: g.maps[use.number].results[d] for d, e in enumerate(along)}
-    walk = ir.AffineMap.get(len(g.iterators), 0, [place[ir.AffineDimExpr(e).position] for e in conversion.maps[0].results])
+    g, made = use.matmul, use.made
+    order = [use.bytes, *(i for i in range(len(made.inputs)) if i != use.bytes)]
+    walks = [ir.AffineMap.get(len(g.iterators), 0, [ir.AffineDimExpr.get(loop) for loop in _loops(use, i)]) for i in order]
+
+    def make(scalars: Sequence[ir.Value]) -> ir.Value:
+        given = dict(zip(order, scalars, strict=True))
+        return made.copy_body([given[i] for i in range(len(order))] + [scalars[0]])
+
     with ir.InsertionPoint(g.op), g.op.location:
-        operands, maps = [g.inputs[1 - use.number], conversion.inputs[0]], [g.maps[1 - use.number], walk, g.maps[2]]
-        value = generic(operands, g.init, maps, g.iterators, sum_of_products, loc=g.op.location)
+        operands = [g.inputs[1 - use.number], *(made.inputs[i] for i in order)]
+        maps = [g.maps[1 - use.number], *walks, g.maps[2]]
+        body = sum_of_products if use.converts else sum_of_made(make)
+        value = generic(operands, g.init, maps, g.iterators, body, loc=g.op.location)
     g.op.results[0].replace_all_uses_with(value)
     g.op.erase()
-    if not list(conversion.op.results[0].uses):
-        conversion.op.erase()
+    if not list(made.op.results[0].uses):
+        made.op.erase()

@@ -6,7 +6,7 @@ from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, elementwise, extended, filled, generic, maps_of, sum_of_products
 from ktir.mlir import arith, i32_type, ir, is_a, linalg, tensor
-from ktir.passes.flat.integers.byte_weights import conversion_of
+from ktir.passes.flat.integers.made_of_bytes import conversion_of
 from ktir.passes.flat.memory.windows import Window, direct_view, view_of, window_of_view
 
 _EXACT = 1024

@@ -28,6 +28,9 @@ _INDEX = 64
 def integers_as_i32(function: func.FuncOp) -> None:
     """Make i32 of every integer type in tensors and views, and in bodies of all but i1. In place."""
     everything = [op for op in operations(function) if not is_of_bytes(op)]
+    for op in [op for op in operations(function) if is_a(op, linalg.GenericOp) and is_of_bytes(op)]:
+        if Generic(op).made_factor is not None:
+            _Body(op).narrow()
     if not any(op.name in INDEX_CASTS or _is_foreign(v.type) for op in everything for v in op.results):
         return
     for op in [op for op in everything if is_a(op, linalg.GenericOp, kt.ScanOp, linalg.FillOp, tensor.PadOp)]:  # others may go
@@ -44,10 +47,10 @@ def integers_as_i32(function: func.FuncOp) -> None:
 def is_of_bytes(op: ir.Operation) -> bool:
     """Whether it is a matmul that reads bytes, or brings them to one (`byte_weights`)."""
     if is_a(op, linalg.GenericOp):
-        return len(op.operands) == 3 and is_byte(element_of(op.operands[1])) and Generic(op).is_contraction
+        return len(op.operands) > 2 and is_byte(element_of(op.operands[1])) and Generic(op).is_contraction
     if is_a(op, ktdp.ConstructMemoryViewOp, ktdp.ConstructAccessTileOp, ktdp.LoadOp):
-        readers = [u.owner.operation for u in op.results[0].uses]
-        return bool(readers) and all(map(is_of_bytes, readers))
+        readers = [(u.owner.operation, u.operand_number) for u in op.results[0].uses]
+        return bool(readers) and all(is_of_bytes(reader) and (number == 1) == is_a(op, ktdp.LoadOp) for reader, number in readers)
     return is_a(op.parent, linalg.GenericOp) and is_of_bytes(op.parent.operation)
 
 
@@ -131,6 +134,8 @@ class _Body:
         for value in [v for v in self.widths if isinstance(v.owner, ir.Block)]:
             if self.widths[value] == 1:
                 self._flag(value)
+            elif is_of_bytes(self.op):
+                self._byte(value) if ir.BlockArgument(value).arg_number == 1 else value.set_type(i32_type())
             else:
                 value.set_type(i32_type())
         for op in self.ops:
@@ -159,6 +164,13 @@ class _Body:
                 flag = arith.CmpIOp(arith.CmpIPredicate.ne, argument, _number(0))
             argument.replace_all_uses_except(flag.result, flag.operation)
             self.widths[flag.result] = 1
+
+    def _byte(self, argument: ir.Value) -> None:
+        """Let a body compute with a byte that stays one in memory as with other integers."""
+        with ir.InsertionPoint.at_block_begin(self.block), self.op.location:
+            wide = arith.ExtSIOp(i32_type(), argument)
+        argument.replace_all_uses_except(wide.result, wide.operation)
+        self.widths[wide.result] = self.widths[argument]
 
     def _scalar(self, op: ir.Operation) -> None:
         width = self.widths.get(op.results[0]) if op.results else None

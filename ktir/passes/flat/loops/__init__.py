@@ -1,1 +1,1 @@
-"""Loops that are one."""
+"""Loops that are one, and loops that are split."""

@@ -131,7 +131,7 @@ def _rows_first(choice: _Choice) -> None:
 def _choice(op: ir.Operation) -> _Choice | None:
     """A product with chosen matrices that nothing else reads."""
     g = Generic(op)
-    if len(op.results) != 1 or not g.sums_products or g.begins_elsewhere or any(None in g.walk(i) for i in range(3)):
+    if len(op.results) != 1 or len(g.inputs) != 2 or not g.sums_products or g.begins_elsewhere or any(None in g.walk(i) for i in range(3)):
         return None
     for i, value in enumerate(g.inputs):
         load = None if isinstance(value.owner, ir.Block) else value.owner.operation

@@ -165,6 +165,8 @@ def rounds_each(op: ir.Operation) -> bool:
 def walks_of(op: ir.Operation) -> list[list[Loop]] | None:
     """The loops along the dims of the factors and the result of a matmul; None for another op."""
     if is_a(op, linalg.GenericOp):
+        if Generic(op).made_factor is not None and Generic(op).is_contraction:
+            raise refused(op, "computes a factor of its products, which is not pinned; in the nearest supported form an op before it does")
         return [list(Generic(op).walk(i)) for i in range(3)] if Generic(op).contraction else None
     if op.name not in _NAMED:
         return None

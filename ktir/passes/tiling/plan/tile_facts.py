@@ -17,7 +17,7 @@ from ktir.analysis.softmax import Softmax, softmax_of
 from ktir.cost.bodies import widening_cycles
 from ktir.cost.tiles import BLOCK_BYTES
 from ktir.dialects import ktdp
-from ktir.dialects.structured import Generic, element_of
+from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
 from ktir.passes.tiling.plan.tile_views import direct, tile_of
 from ktir.target import Target
@@ -85,6 +85,13 @@ class Matmul:
     """Second operands that a core takes one after the other; `users`: batch positions that use each."""
     users: int
 
+    @cached_property
+    def factor_taps(self) -> dict[ir.Value, int]:
+        """Operands that factors are computed of and that a tap walks: its number."""
+        walks = {self.g.inputs[i]: self.g.walk(i) for i in range(2, len(self.g.inputs))}
+        loops = [self.g.loop_of(1, tap.second) for tap in self.taps]
+        return {value: t for value, walk in walks.items() for t, loop in enumerate(loops) if loop in walk}
+
     @property
     def tap_sticks(self) -> int:
         """Sticks of the reduced loop of one tap."""
@@ -92,7 +99,7 @@ class Matmul:
 
     def widening(self, target: Target) -> int:
         """Cycles in which the vector unit widens a block of the second operand."""
-        return widening_cycles(element_of(self.g.inputs[0]), element_of(self.second), target)
+        return widening_cycles(self.g, target)
 
     @property
     def op(self) -> ir.Operation:
@@ -140,6 +147,11 @@ class TileFacts:
     def second_operands(self) -> dict[ir.Value, Matmul]:
         """The matmul that reads a tensor so."""
         return {m.second: m for m in self.matmuls}
+
+    @cached_property
+    def factors(self) -> dict[ir.Value, Tap | None]:
+        """What factors are computed of besides second operands; and the loop over places or groups that walks it."""
+        return {v: m.taps[m.factor_taps[v]] if v in m.factor_taps else None for m in self.matmuls for v in m.g.inputs[2:]}
 
     @cached_property
     def matmul_of(self) -> dict[ir.Operation, Matmul]:
@@ -230,7 +242,8 @@ def facts_of(source: func.FuncOp) -> TileFacts:
     # no tensor has the row axis: blocks then have two rows of which the second one is clipped
     without_rows = bool(generics) and all(len(row_loops(g)) < len(axes.extents) for g in generics)
     firsts = {m.g.inputs[0] for m in matmuls} if without_rows else None
-    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, fused, stored, joined)}
+    factors = {v for m in matmuls for v in m.g.inputs[2:]}
+    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, factors, fused, stored, joined)}
     together = _overlapping(found.values(), matmuls)
     share, parts = work.row_shares[-1], work.row_parts
     return TileFacts(
@@ -278,11 +291,13 @@ def _tensors(
     axes: Axes,
     loops: Mapping[int, int],
     firsts: Collection[ir.Value] | None,
+    factors: Collection[ir.Value],
     fused: Mapping[ir.Value, ir.Operation],
     stored: Mapping[ir.Value, Sequence[ir.Operation]],
     joined: Mapping[ir.Operation, Sequence[Matmul]],
 ) -> Iterator[Tensor]:
-    """The tensors of a kernel. `firsts`: first operands of matmuls, where no tensor has the row axis."""
+    """The tensors of a kernel. `firsts`: first operands of matmuls, where no tensor has the row axis; `factors`: what factors are computed
+    of."""
     number, left = {op: i for i, op in enumerate(ops)}, set[ir.Value]()
     for op, others in reversed([*joined.items()]):  # they are computed where the last one is
         for m in others:
@@ -302,7 +317,7 @@ def _tensors(
         if is_loaded:
             first = min(readers, default=at)
             spread = firsts is not None and (value in firsts or set(own) != {None} or any(is_a(u.owner, ktdp.StoreOp) for u in uses))
-            has_rows = axes.row in own or spread
+            has_rows = (axes.row in own or spread) and value not in factors
         elif is_a(op, linalg.FillOp):
             first, last = 0, len(ops)
         else:
@@ -312,7 +327,7 @@ def _tensors(
             own,
             _depth(own, loops),
             sticks,
-            tensor_bytes(value) // prod(rows),
+            tensor_bytes(value) // prod(n for n, axis in zip(rows, own[1:], strict=False) if axis is not None or value not in factors),
             is_loaded,
             is_loaded and resident_behind(op) is not None,
             has_rows,

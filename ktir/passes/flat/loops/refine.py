@@ -38,6 +38,17 @@ def split_loops(function: func.FuncOp) -> None:
         _split_rows(op)
 
 
+def split_loop(op: ir.Operation, loop: int, factors: Sequence[int]) -> None:
+    """Let a loop of a generic be several, outer to inner; what it walks is expanded, and what it makes collapsed for others."""
+    _own_accumulators([op])
+    g, loops = Generic(op), _Loops(loops={op.results[0]: {loop}})
+    for i, value in enumerate([*op.operands, *op.results]):
+        for d in range(len(g.maps[min(i, len(g.inputs))].results)):
+            if g.loop_of(min(i, len(g.inputs)), d) == loop:
+                loops.values.setdefault(value, set()).add(d)
+    _Split(loops, factors).run()
+
+
 def _reshapes_computed(op: ir.Operation) -> bool:
     """Whether an op reshapes what another one computes, for one that computes."""
     if not is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
