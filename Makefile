@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 --dura
 FIRST ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 TURN := --every 5 --first $(FIRST)
 # Of the tests' own files it checks the types of a fifth, too.
-TYPED_IN_TURN = ktir examples $(shell find test/unit test/campaign test/models -name '*.py' | sort | awk 'NR % 5 == $(FIRST) % 5')
+TYPED_IN_TURN = ktir examples bench $(shell find test/unit test/campaign test/models -name '*.py' | sort | awk 'NR % 5 == $(FIRST) % 5')
 LIT := $(BIN)/lit -sv test/lit
 # The inner loop: one in ten of the parameter sets of every test that neither starts processes nor compiles models, something of each
 # folder, one model, and some programs of each generator. It leaves out most of what runs on the device or through Inductor, the suites of

@@ -44,7 +44,7 @@ CHECKS = 1.3
 """How much longer a launch may take than one of a program that was not checked."""
 MODEL = "--model"
 
-CASES: dict[str, tuple[Callable[[], Case], Callable[[], object]]] = {}
+CASES: dict[str, tuple[Callable[[], Case], Callable[[], Callable[[], object]]]] = {}
 
 
 def _case(name: str, case: Callable[[], Case], plain: Callable[[], Callable[[], object]]) -> None:

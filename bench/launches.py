@@ -27,6 +27,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -69,8 +70,8 @@ class Row(NamedTuple):
 
 def compiled_for(model: Any, device: str) -> Any:
     """A compiled model; for the host, by a backend that computes once and hands over the same results from then on."""
-    backend = None if device == "spyre" else nothing
-    return torch.compile(model, fullgraph=True, dynamic=False, **({"backend": backend} if backend else {}))
+    compiled = partial(torch.compile, model, fullgraph=True, dynamic=False)
+    return compiled() if device == "spyre" else compiled(backend=nothing)
 
 
 def nothing(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:

@@ -47,7 +47,8 @@ import ktir
 from ktir.assembly import parse_module, print_module
 from ktir.context import context
 from ktir.lowering.compile import compile_logical, pipeline
-from ktir.lowering.inductor import adapter, capture, wrapper
+from ktir.lowering.inductor import adapter, capture
+from ktir.lowering.region_to_ktir.emit import emit
 from ktir.lowering.region_to_ktir.region import Region
 from ktir.mlir import ir
 from ktir.pipeline import run_pipeline
@@ -117,7 +118,7 @@ def chip_seconds(regions: list[Region]) -> float:
     begin = time.process_time()
     for region in regions:
         with context(), ir.Location.unknown():
-            compile_logical(wrapper.logical(region))
+            compile_logical(emit(region))
     return time.process_time() - begin
 
 
@@ -125,7 +126,7 @@ def layer_text(length: int) -> str:
     """Logical KTIR of one layer."""
     regions, _, _ = captured(2, length)
     with context(), ir.Location.unknown():
-        return print_module(wrapper.logical(max(regions, key=lambda r: len(r.nests))))
+        return print_module(emit(max(regions, key=lambda r: len(r.nests))))
 
 
 def module_seconds(layer: str, layers: int, length: int) -> float:

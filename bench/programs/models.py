@@ -76,7 +76,7 @@ class Compiled:
 
     def __init__(self, files: dict[str, bytes], arrays: list[NDArray[Any]]) -> None:
         package = read(files)
-        self.machine = Machine(package.program)
+        self.machine = Machine(package.program, package.target)
         self.text = files["allocated.ktir.mlir"].decode()
         self.storage = [storage(a, arrays) for a in package.launch_spec.args]
         self.carriers = [f16_to_f32(x) if x.dtype == np.float16 else x.copy().view(np.float32) for x in self.storage]

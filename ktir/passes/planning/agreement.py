@@ -1,7 +1,8 @@
 """Divisions of kernels that follow each other: where both deal out a tensor alike, it need not go through memory.
 
 Each kernel's own division is the best for it alone. Here pairs of kernels that hand on tensors try divisions with the same parts of what
-they share; the price of a kernel is that without the loads and stores of tensors that all their kernels then deal out alike.
+they share; the price of a kernel is that without the loads and stores of tensors that all their kernels then deal out alike. What is read
+at other places than it was written at, as windows are, then goes over the ring where it is another core's.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from itertools import product
 from math import prod
 
 from ktir.analysis.items import Tensor
+from ktir.cost.estimate import kernel_start
 from ktir.passes.division.kernel_facts import KernelFacts
 from ktir.passes.division.work import Work
 from ktir.passes.planning.kernel_price import kernel_price
+from ktir.passes.planning.passed_on import Axes, PassedOn, passed_on
 from ktir.passes.residence.shares import Deal, dealt, traffic_saved
 from ktir.target import Target
 
@@ -30,9 +33,6 @@ _MOST_CHOICES = 8
 
 _MATTERS = 0.02
 """Part of the cycles of a pair that a tensor's way through memory must take."""
-
-Axes = tuple[int | None, ...]
-"""Per dim of a tensor but its lanes the axis of a kernel that it runs along; None where a core has all of it."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Agreement:
                     if value.made and value not in facts.made:
                         loops = facts.axes[item.number]
                         self._readers.setdefault(value, []).append((number, tuple(loops.get(loop) for loop in item.walks[i][:-1])))
+        self._passed = {(p.maker, p.reader): p for p in passed_on(self.kernels)}
         self._prices: dict[tuple[Hashable, ...], float] = {}
 
     def run(self) -> list[Work | None]:
@@ -76,6 +77,8 @@ class Agreement:
                 for reader in {number for number, _ in readers}:
                     pair = self._makers[tensor][0], reader
                     handed[pair] = handed.get(pair, 0) + tensor.bytes
+        for pair, passed in self._passed.items():
+            handed[pair] = handed.get(pair, 0) + passed.stored.bytes
         for pair in sorted(handed, key=lambda p: (-handed[p], p))[:_MOST_PAIRS]:
             self._agree(pair, handed[pair])
         return self.works
@@ -125,6 +128,8 @@ class Agreement:
 
     def _common(self, maker: int, reader: int) -> list[tuple[int, int]]:
         """Axes of both kernels along which the largest tensor between them runs."""
+        if (maker, reader) in self._passed:
+            return list(self._passed[maker, reader].axes)
         handed = [t for t, (number, _) in self._makers.items() if number == maker and any(n == reader for n, _ in self._readers.get(t, ()))]
         tensor = max(handed, key=lambda t: t.bytes)
         theirs = next(axes for number, axes in self._readers[tensor] if number == reader)
@@ -145,11 +150,28 @@ class Agreement:
             return 0.0
         facts = self.kernels[number]
         near = {item.value for item in facts.stores} | {value for item in facts.ops for value in item.sources}
-        stays = frozenset(tensor for tensor in near if self._stays(tensor, works))
+        over_ring = [p for p in self._passed.values() if number in (p.maker, p.reader) and self._goes_over_ring(p, works)]
+        stays = frozenset((*(t for t in near if self._stays(t, works)), *(p.stored if p.maker == number else p.loaded for p in over_ring)))
         key = number, work.parts, work.shares, stays
         if key not in self._prices:
             self._prices[key] = kernel_price(facts, work, self.target, stays).cycles
-        return self._prices[key]
+        return self._prices[key] + sum(self._ring_price(p, work) for p in over_ring if p.reader == number)
+
+    def _goes_over_ring(self, passed: PassedOn, works: Mapping[int, Work]) -> bool:
+        """Whether both kernels deal out the axes of what is passed on alike, and nothing else, and there is room for all of it."""
+        maker, reader = (works.get(number, self.works[number]) for number in (passed.maker, passed.reader))
+        if maker is None or reader is None or not (_is_plain(maker) and _is_plain(reader)):
+            return False
+        parts = [(maker.parts[a], reader.parts[b]) for a, b in passed.axes]
+        alike = all(one == other for one, other in parts) and prod(n for n, _ in parts) == maker.cores == reader.cores > 1
+        return alike and passed.loaded.loaded_bytes <= self.target.lx_planned_bytes // 2
+
+    def _ring_price(self, passed: PassedOn, work: Work) -> float:
+        """Cycles of the exchange in front of a reader: what each core reads beyond its own part comes from cores on both sides of it."""
+        tensor = passed.loaded
+        extents = [n if axis is None else work.shares[axis] for n, axis in zip(tensor.shape[1:-1], passed.along, strict=True)]
+        beyond = max(tensor.covered(extents) - passed.stored.bytes / work.cores, 0.0)
+        return kernel_start(self.target) + 2 * beyond / self.target.ring_bytes_per_cycle
 
     def _stays(self, tensor: Tensor, works: Mapping[int, Work]) -> bool:
         """Whether every core reads of a tensor what it has made."""

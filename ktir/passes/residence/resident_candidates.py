@@ -13,7 +13,7 @@ from ktir.passes.residence.exchange_price import SURE, Traffic, exchange_cycles
 from ktir.passes.residence.pool_accesses import Footprint, PoolAccess
 from ktir.passes.residence.resident_choice import Candidate, Stay
 from ktir.passes.residence.rounds import Round, rounds
-from ktir.passes.residence.shares import Disagreement, Share, check_owners, entries_moved, share_of
+from ktir.passes.residence.shares import Disagreement, Share, check_owners, entries_moved, share_of, side_by_side
 from ktir.target import LANES, STICK_BYTES
 
 ENTRY_BYTES = 2 * STICK_BYTES
@@ -105,7 +105,7 @@ class Candidates:
         written, wanted = (np.unique(np.concatenate([f.touched() for _, f in some])) for some in (writes, far))
         if not np.isin(wanted, written).all():
             raise Disagreement("a part of it is read that nothing has written")
-        share = share_of(writes, near)
+        share = share_of(writes, near) if near else side_by_side(writes)
         cores = max(a.cores for a in self.accesses[argument])
         found = rounds([f for _, f in writes], share.walks[: len(writes)], [f for _, f in far], cores, self.traffic.target.cores)
         first = min(min(r.places) for r in found)

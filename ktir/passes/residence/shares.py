@@ -92,6 +92,20 @@ def share_of(writes: Sequence[tuple[int, Footprint]], reads: Sequence[tuple[int,
     raise Disagreement(reason)
 
 
+def side_by_side(writes: Sequence[tuple[int, Footprint]]) -> Share:
+    """The share of every core of a tensor that no core reads as it was written: what each access writes is one of its own, behind those of
+    the accesses before. Raises Disagreement where one is no box."""
+    try:
+        return share_of(writes, [])
+    except Disagreement:
+        entries, walks = 0, list[Walk]()
+        for write in writes:
+            own = share_of([write], [])
+            walks += [walk._replace(first=walk.first + entries) for walk in own.walks]
+            entries += own.entries
+        return Share(entries, tuple(walks))
+
+
 def check_owners(writes: Sequence[tuple[int, Footprint]], reads: Sequence[tuple[int, Footprint]]) -> None:
     """Raises Disagreement unless every entry that a core reads was written once, by itself, in an earlier kernel."""
     size = 1 + max((int(f.entries(c).max(initial=-1)) for _, f in (*writes, *reads) for c in range(len(f.start))), default=-1)
