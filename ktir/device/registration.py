@@ -42,7 +42,7 @@ def register() -> None:
     from ktir.device.operators import kernels as own
     from ktir.device.tensors import current, halves, layouts, pinned, randomness, statistics, storage, streams
 
-    cards = current.count()  # what the environment cannot say is refused before anything is registered
+    current.count()  # what the environment cannot say is refused before anything is registered
     backend_registration._setup_privateuseone_for_python_backend("spyre", backend_module=spyre, device_guard=_Guard())
     backend_registration.generate_methods_for_privateuse1_backend(False, False, False, True)  # of storages, which the line above leaves out
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
@@ -73,8 +73,8 @@ def register() -> None:
     _keep(host, kernels, with_gradients, negated, sparse, nested, no_nested, quantized, rest)
     for sentence in environment.without_effect(os.environ):
         log.warning("warning: %s", sentence)
-    if cards > 1 and (reason := guard.install()):
-        log.warning("warning: gradients on 'spyre:1' and above will fail: %s", reason)
+    if reason := guard.install():
+        log.warning("warning: gradients on 'spyre:1' and above, and exceptions of hooks of gradients, will fail: %s", reason)
     if reason := pinned.install():
         log.warning("warning: pin_memory=True will fail: %s", reason)
     storage.before_first.append(register_operators)
