@@ -165,9 +165,9 @@ class Layout:
 
     def _pack_pairs(self, host: np.ndarray, out: np.ndarray | None) -> np.ndarray:
         device = np.zeros((self.entries, self.lanes), np.float32) if out is None else out
-        rows = self.pack_bytes(host).reshape(self.entries, 2, self.lanes)
-        np.left_shift(rows[:, 1], np.int32(8), out=device.view(np.int32), dtype=np.int32)
-        np.bitwise_or(device.view(np.int32), rows[:, 0], out=device.view(np.int32))
+        rows, bits = self.pack_bytes(host).reshape(self.entries, 2, self.lanes), _bits_of(device)
+        np.left_shift(rows[:, 1], bits.dtype.type(8), out=bits, dtype=bits.dtype)
+        np.bitwise_or(bits, rows[:, 0], out=bits)
         return device
 
     @cached_property
@@ -184,7 +184,7 @@ class Layout:
     def unpack(self, device: np.ndarray) -> np.ndarray:
         """Device entries [entries, 64] -> host values of shape `size`; elements of one byte as uint8."""
         if self.is_byte:
-            bits = device.view(np.int32)
+            bits = _bits_of(device)
             return self._of_raw.unpack(np.stack([bits & 255, bits >> 8], 1).astype(np.uint8))
         cut = _cut(self)
         if cut is not None:
@@ -195,6 +195,11 @@ class Layout:
         live = source >= 0
         host[source[live]] = device.reshape(-1)[live]
         return host.reshape(self.size)
+
+
+def _bits_of(device: np.ndarray) -> np.ndarray:
+    """Entries of pairs as integers: of 32 bits, or the 16 that they have."""
+    return device if device.dtype == np.uint16 else device.view(np.int32)
 
 
 def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:

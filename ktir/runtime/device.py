@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.numerics import f16_to_f32
+from ktir.arithmetic.carriers import put
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.emulator.strides import dense_strides, reach_of
 from ktir.package import HostTensor, LaunchArgument
@@ -66,11 +66,7 @@ class Binding(NamedTuple):
             place.pack(allocation.linear(), carrier, argument.name, allowed)
         else:
             form = allocation.forms.get(place) if takes_any else None
-            held = (form or self.read(allocation)).carrier
-            if held.itemsize == 2:
-                f16_to_f32(held, carrier)
-            else:
-                carrier[...] = held
+            put(carrier, (form or self.read(allocation)).carrier)
         return carrier
 
     def address(self, allocation: Allocation, read: Collection[int | None]) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.carriers import put
 from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import Carrier, JobPlan
@@ -189,7 +190,7 @@ class Prepared:
             assert allocation is not None  # else its forms are not valid
             if filled is None:
                 filled = self.plan.card.carrier(len(carrier))
-            np.copyto(filled, carrier)
+            put(filled, carrier)
             again.append((allocation, form, filled))
         places += map(_address, forms)
         carriers += [filled for _, _, filled in again]

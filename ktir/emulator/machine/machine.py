@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.numerics import f16_to_f32
+from ktir.arithmetic.carriers import wide
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
@@ -29,7 +29,7 @@ from ktir.emulator.machine.trace.trace import Trace
 from ktir.isa.problem import ProgramError
 from ktir.isa.program import Argument, Program
 from ktir.isa.wellformed.verify import verify
-from ktir.target import LANES, STICK_BYTES, Target
+from ktir.target import HALVES, LANES, STICK_BYTES, Target
 
 Array = NDArray[Any]
 Mode = Literal["tape", "step"]
@@ -109,7 +109,7 @@ class Machine:
     def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape", bounds: Mapping[int, Bound] | None = None) -> None:
         """Run the program. `arguments` are float32 carriers [entries, 64] in the order of `program.arguments`.
 
-        Carriers of f16 arguments hold values on the f16 grid; of those that the program only reads they may be of float16. Outputs are
+        Carriers of f16 arguments hold values on the f16 grid; what the program only reads may wait as `carriers` says. Outputs are
         written in place. For an argument of role `pool` None may be given; its content is not kept. bounds: of some arguments that the
         program only reads, by their numbers, what gives a bound for the magnitudes in them, NaN where there may be one; nothing but the
         time depends on it. Raises KtirError if an array does not fit.
@@ -155,8 +155,8 @@ class Machine:
             if index not in self._pools:
                 self._pools[index] = np.zeros(shape, np.float32)  # taken from the system where it is used
             return self._pools[index]
-        halves = argument.constant and argument.element_bytes == 2 and isinstance(array, np.ndarray) and array.dtype == np.float16
-        if not isinstance(array, np.ndarray) or (array.dtype != np.float32 and not halves) or array.shape != shape:
+        fits = isinstance(array, np.ndarray) and (array.dtype == np.float32 or (argument.constant and _waits_for(argument, array.dtype)))
+        if not isinstance(array, np.ndarray) or not fits or array.shape != shape:
             got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             raise KtirError(f"argument '{argument.name}' expects float32 {list(shape)}, but got {got}")
         if not argument.constant and not array.flags.writeable:
@@ -165,4 +165,11 @@ class Machine:
 
 
 def _wide(carriers: Sequence[Array]) -> list[NDArray[np.float32]]:
-    return [f16_to_f32(c) if c.dtype == np.float16 else c for c in carriers]
+    return [wide(c) for c in carriers]
+
+
+def _waits_for(argument: Argument, dtype: np.dtype[Any]) -> bool:
+    """Whether elements of an argument that is only read may be held as this type: floats of 16 bits as such, bits as integers."""
+    if argument.element_bytes == 2 and argument.half in HALVES:
+        return dtype == np.float16
+    return dtype.kind in "iu" and dtype.itemsize < 4

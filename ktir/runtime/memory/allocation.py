@@ -27,8 +27,8 @@ from ktir.runtime.memory.view import Arrangement, Owned, put_number
 from ktir.spyre_tensor_layout import SpyreTensorLayout
 from ktir.target import LANES, STICK_BYTES
 
-_HALVED = 1 << 20
-"""Elements of f16 from which on a carrier that is only read has them as such: half the memory, for some time at each launch."""
+_MANY = 1 << 20
+"""Elements from which on a carrier that is only read has them in as few bytes as hold them: less memory, for some time at each launch."""
 _ENTRY = LANES * 4
 """Bytes of the smallest range of a tensor with elements: an entry of 32-bit elements, in which a number lies, whatever its type."""
 _FIRST_HANDLE = 1 << 54
@@ -267,8 +267,7 @@ class Allocation(_Ranges):
                     put_number(value, filled)
                     return self._new_form(wanted, filled, moved=moved)
             layout = wanted.layout
-            halved = layout.dtype == "f16" and layout.entries * layout.lanes >= _HALVED
-            filled = carrier(layout, np.float16 if halved else np.float32)
+            filled = carrier(layout, wanted.waits_as if layout.entries * layout.lanes >= _MANY and low is None else np.float32)
             try:
                 wanted.pack(self.linear(), filled, name, None if low is not None else allowed)
             except OutOfRange:

@@ -17,12 +17,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from math import nan
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.carriers import Carrier, bits_of
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.content import Content
@@ -34,7 +36,7 @@ _SMALL = 1 << 22
 """Bytes of the largest such carrier; what is larger, as weights are, goes with its memory."""
 
 
-def carrier(layout: Layout, dtype: type = np.float32) -> NDArray[Any]:
+def carrier(layout: Layout, dtype: type = np.float32) -> Carrier:
     """A carrier for what programs only read; its padding is zero."""
     return np.zeros((layout.entries, layout.lanes), dtype)
 
@@ -65,7 +67,7 @@ class Form:
         if allowed.is_all_of(self.layout.dtype):
             return
         if self._extremes is None:
-            values = self.carrier.view(np.int32) if self.layout.dtype == "i32" else self.carrier
+            values = bits_of(self.carrier) if self.layout.dtype == "i32" else self.carrier
             if self.layout.is_byte:
                 values = numbers_of(self.layout.unpack(values), self.layout.dtype)
                 self._around = self._extremes = extremes(values) if values.size else (allowed.low, allowed.low)
@@ -101,6 +103,8 @@ def _largest(carrier: NDArray[Any]) -> float:
         bits = carrier.view(np.uint16)
         found = max(int(bits.view(np.int16).max()), int(bits.max()) - 0x8000)  # of the positive and of the negative ones
         return float(np.array(max(found, 0), np.uint16).view(np.float16))
+    if carrier.dtype.kind in "iu":
+        return nan
     with np.errstate(invalid="ignore"):
         return float(np.maximum(carrier.max(), -carrier.min()))
 

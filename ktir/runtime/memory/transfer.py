@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ktir.arithmetic.carriers import bits_of
 from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, round_to
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
@@ -146,7 +147,7 @@ _WIDEN: dict[str, Copy] = {"f16": _widen_f16, "bf16": _widen_bf16}
 
 def _bits(target: np.ndarray, values: np.ndarray) -> None:
     """16 bits of the host to lanes that hold them as they are."""
-    np.copyto(target.view(np.uint32), values)
+    np.copyto(bits_of(target), values, casting="unsafe")
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
@@ -243,7 +244,7 @@ def from_device(
     if layout.is_byte:
         np.copyto(view.view(np.uint8), values)
     elif is_two(layout.dtype):
-        np.copyto(view, values.view(np.uint32), casting="unsafe")
+        np.copyto(view, bits_of(values), casting="unsafe")
     elif view.dtype in CODES:
         np.copyto(view.view(np.uint8), encode(CODES[view.dtype], values))
     elif values.dtype == np.float16 and view.dtype == np.float16:

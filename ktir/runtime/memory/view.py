@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.carriers import bits_of, waiting_type
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.transfer import OWN, from_device, to_device
-from ktir.target import BYTES, STICK_BYTES, TWOS
+from ktir.target import BYTES, STICK_BYTES, TWOS, is_two
 
 BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8", **{f.dtype: "uint16" for f in TWOS.values()}}
 """Element types that NumPy lacks -> those that carry their bits."""
@@ -177,13 +178,19 @@ class Arrangement:
         first, last = places[0].item(), places[-1].item()
         return slice(first, last + 1) if last - first + 1 == places.size else places
 
+    @cached_property
+    def waits_as(self) -> type:
+        """What a carrier that is only read has its elements as."""
+        pairs = self.layout.is_byte or is_two(self.layout.dtype)
+        return np.uint16 if pairs else waiting_type(self.view.dtype, self.layout.dtype)
+
     def _elements(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
         found = self.view.of(linear)
         own = OWN.get(self.view.dtype)
         return found if own is None else found.view(own)
 
     def _values(self, carrier: NDArray[Any]) -> NDArray[Any]:
-        return carrier.view(np.int32) if self.layout.dtype == "i32" else carrier
+        return bits_of(carrier) if self.layout.dtype == "i32" else carrier
 
 
 def arrangement(view: View, layout: Layout, bits: int | None = None) -> Arrangement:

@@ -298,7 +298,7 @@ def test_halves_that_stay_halves(files: dict[str, bytes], odd: float | None, mod
         arrays[1][3, 5] = odd
     wide, halved = arrays[3].copy(), arrays[3].copy()
     Executable(read(files))(*arrays[:3], wide, mode=mode)
-    monkeypatch.setattr(allocation, "_HALVED", 1)
+    monkeypatch.setattr(allocation, "_MANY", 1)
     card = Card(segment_bytes=SEGMENT)
     tensors = [put(card, a) for a in arrays]
     Executable(read(files))(*arrays[:3], halved, mode=mode)
@@ -306,3 +306,20 @@ def test_halves_that_stay_halves(files: dict[str, bytes], odd: float | None, mod
     assert [form.carrier.dtype for form in tensors[1].allocation.forms.values()] == [np.float16]
     np.testing.assert_array_equal(halved, wide)
     np.testing.assert_array_equal(tensors[3].array(), wide)
+
+
+@pytest.mark.parametrize("mode", ["tape", "step"])
+@pytest.mark.parametrize(
+    ("dtype", "waits"), [("bool", np.uint8), ("int8", np.int8), ("uint8", np.int16), ("int16", np.int16), ("int32", np.float32)]
+)
+def test_integers_that_wait_in_fewer_bytes(dtype: str, waits: type, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the device have four bytes; where a program only reads what fits into fewer, the host has as many as that takes."""
+    monkeypatch.setattr(allocation, "_MANY", 1)
+    card = Card(segment_bytes=SEGMENT)
+    copy, draw = through(Layout.rows(3, 100, "i32"), Layout.rows(3, 100, "i32")), np.random.default_rng(3)
+    x = draw.integers(0, 2, (3, 100)).astype(bool) if dtype == "bool" else draw.integers(-(1 << 30), 1 << 30, (3, 100)).astype(dtype)
+    given, made = (put(card, a) for a in (x, np.zeros((3, 100), np.int32)))
+    copy(given, made, mode=mode)
+    assert [form.carrier.dtype for form in given.allocation.forms.values()] == [waits]
+    np.testing.assert_array_equal(made.array(), x)
+    np.testing.assert_array_equal(given.array(), x)

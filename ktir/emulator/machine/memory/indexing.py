@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.carriers import bits_of
 from ktir.emulator.machine.memory.transfer import Indices
 from ktir.emulator.machine.program.faults import IndexFault, MemoryHazard, Site
 from ktir.isa.access import Ints
@@ -27,7 +28,7 @@ class IndexReader:
 
     def read(self, arguments: Sequence[F32]) -> Ints:
         """The indices [cores | 1, positions], 0 where none is needed. Raises IndexFault for one out of range."""
-        memory = arguments[self.indices.argument].reshape(-1).view(np.int32)
+        memory = bits_of(arguments[self.indices.argument].reshape(-1))
         found = np.where(self._live, memory[self._at], 0).astype(np.int64)
         bad = (found < 0) | (found >= self.indices.size)
         if bad.any():

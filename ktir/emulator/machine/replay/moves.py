@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ktir.arithmetic.carriers import put, waits, wide
 from ktir.arithmetic.floats import f16_to_f32, round_to, widening
 from ktir.emulator.machine.memory.indexing import Claims, IndexReader
 from ktir.emulator.machine.memory.transfer import Transfer
@@ -82,7 +83,9 @@ def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of
     found = source_rows[of + source_shift]
     if narrow:
         found = round_to(narrow, np.array(found))
-    rows[to + shift] = f16_to_f32(found) if found.dtype == np.float16 and found.size >= _WORTH else found
+    if waits(found):
+        found = wide(np.ascontiguousarray(found))
+    rows[to + shift] = found
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _from_box(launch: Launch, argument: int, memory: View, target: F32) -> Calla
     def run() -> None:
         whole = launch.arguments[argument]
         if not many or whole.dtype != np.float16:
-            np.copyto(target, window(whole, memory))
+            put(target, window(whole, memory))
             return
         largest = launch.largest(argument)
         if dense and largest is not None and largest < inf:

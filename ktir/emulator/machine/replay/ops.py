@@ -23,7 +23,7 @@ Bound = Callable[[], float]
 @dataclass
 class Launch:
     """What differs from launch to launch: the arguments' carriers, [entries, 64], C-contiguous, and bounds for those only read. Carriers
-    are of float32; of f16 arguments that are only read they may be of float16.
+    are of float32; of arguments that are only read they may wait in fewer bits.
     """
 
     arguments: Sequence[NDArray[Any]] = ()
