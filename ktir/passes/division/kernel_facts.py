@@ -127,6 +127,7 @@ class KernelFacts:
         """What the kernel computes."""
         return {item.value for item in self.ops}
 
+    @cached_property
     def loads(self) -> dict[Reading, int]:
         """What is read from memory, once for each way of reading, in bytes."""
         found: dict[Reading, int] = {}
@@ -161,7 +162,7 @@ class KernelFacts:
         _, sticks, depth, weight_bytes, widening, _ = item.matmul_shape
         first, second = self.walked(item, 0), self.walked(item, 1)
         own = {(item.sources[0], first), (item.sources[1], (*second, *self._dealt(item, 1)))}
-        others = [(names, size) for (value, names), size in self.loads().items() if (value, names) not in own]
+        others = [(names, size) for (value, names), size in self.loads.items() if (value, names) not in own]
         operands = (
             self._rows(item, first),
             Operand("weights", (*second, "k", "n"), element_bytes=weight_bytes),
@@ -192,7 +193,7 @@ class KernelFacts:
         sticks, columns = max(item.value.shape[0] for item in self.ops or self.stores), "n" if self.columns else "d"
         written = sum(item.value.bytes for item in self.stores)
         operands = (
-            *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self.loads().items())),
+            *(Operand(f"input {i}", names, whole_bytes=size) for i, ((_, names), size) in enumerate(self.loads.items())),
             Operand("result", (*self.names, columns), output=True, whole_bytes=written),
         )
         loops = (*self.loops(), Loop(columns, sticks * LANES, LANES))

@@ -26,7 +26,7 @@ def softmax_problem(kernel: KernelFacts) -> Problem | None:
     keyed = [i for i in kernel.ops if not isinstance(i, Contraction) and i.ancestors & numbers and keys in (i.value.shape[0], *_read(i))]
     matmuls = [*scores, *products]
     second = [(m.sources[1], kernel.walked(m, 1)) for m in matmuls]
-    loads = kernel.loads()
+    loads = kernel.loads
     operands = [Operand(f"matrix {i}", (*names, "keys"), whole_bytes=t.bytes) for i, (t, names) in enumerate(second)]
     others = [(names, size) for (t, names), size in loads.items() if (t, names) not in second]
     operands += [Operand(f"input {i}", names, whole_bytes=size) for i, (names, size) in enumerate(others)]

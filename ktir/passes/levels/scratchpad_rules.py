@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.attributes.residents import resident_of, residents_of, room_of
@@ -35,9 +37,6 @@ class Place:
     def end(self) -> int:
         """One past the last byte."""
         return self.start + (self.count - 1) * self.stride + self.size
-
-    def overlaps(self, other: Place) -> bool:
-        return self.start < other.end and other.start < self.end
 
     def has(self, other: Place) -> bool:
         """Whether another place is this one, or a part of each of its slots."""
@@ -241,6 +240,14 @@ def _in_order(functions: Mapping[str, func.FuncOp]) -> list[func.FuncOp]:
     return found
 
 
+def _overlapping(places: Mapping[ir.Operation, Place]) -> dict[ir.Operation, list[ir.Operation]]:
+    """Of each view the others that share bytes with it."""
+    views = list(places)
+    starts, ends = (np.array([getattr(p, end) for p in places.values()], np.int64) for end in ("start", "end"))
+    shared = ((starts < place.end) & (place.start < ends) for place in places.values())
+    return {view: [views[i] for i in np.flatnonzero(others) if i != n] for n, (view, others) in enumerate(zip(views, shared, strict=True))}
+
+
 def _function_of(op: ir.Operation) -> ir.Operation:
     while not is_a(op, func.FuncOp):
         op = op.parent.operation
@@ -257,7 +264,7 @@ class Lifetimes:
     def __init__(self, places: Mapping[ir.Operation, Place]) -> None:
         self.places = places
         self.stored = {op for op in places if _is_stored(op)}
-        self.rivals = {a: [b for b in places if b != a and self.places[b].overlaps(place)] for a, place in places.items()}
+        self.rivals = _overlapping(places)
         self.resident = {op: str(r) if (r := resident_of(op)) is not None else None for op in places}
         self.state: dict[ir.Operation, ir.Operation | None] = {}
         """Buffer -> the store that has overwritten it, None while it is whole; a buffer that was never stored to is not in here."""

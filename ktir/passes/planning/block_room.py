@@ -68,14 +68,14 @@ class BlockRoom:
     def _fixed(self) -> int:
         """Bytes that do not grow with a block: weights in flight, and what has no rows."""
         found = len(self._seconds - set(self.resident)) * WEIGHT_BUFFERS * BLOCK_BYTES
-        for tensor, names in self.facts.loads():
+        for tensor, names in self.facts.loads:
             if tensor not in self._seconds and tensor not in self.resident and "m" not in names:
                 found += self._row_bytes(tensor, "n" in names)
         return found
 
     def _loads(self, streamed: bool) -> Iterator[int]:
         """Bytes of a row of what is loaded as a whole."""
-        for tensor, names in self.facts.loads():
+        for tensor, names in self.facts.loads:
             first = tensor in self._streamable
             apart = tensor in self._seconds or tensor in self._windowed or (streamed and first)
             if "m" in names and tensor not in self.resident and not apart:

@@ -105,7 +105,7 @@ class _Price:
         share = self.shares["m"]
         most = 2 * self.target.pt_accumulator_rows
         if not self.facts.contractions:
-            sticks = max((self._own_sticks(tensor, "n" in names) for tensor, names in self.facts.loads()), default=1)
+            sticks = max((self._own_sticks(tensor, "n" in names) for tensor, names in self.facts.loads), default=1)
             return min(overlapping_rows(share, self.outer, sticks), most)
         if self.outer == 1:
             item = max(self.facts.contractions, key=lambda i: i.matmul_extents)
@@ -210,7 +210,7 @@ class _Price:
 
     def _copy(self, tensor: Tensor) -> Stage:
         """What was loaded, or a constant, and is stored."""
-        reading = next((key for key in self.facts.loads() if key[0] is tensor), None)
+        reading = next((key for key in self.facts.loads if key[0] is tensor), None)
         return Stage(0.0, 0.0, () if reading is None else (self._rows_load(reading),), (), self._stores(tensor, False))
 
     def _load(self, item: Op, operand: int) -> Load | None:
