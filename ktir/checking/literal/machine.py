@@ -175,8 +175,9 @@ class _Unit:
 
     # --- walks ---
 
-    def _places(self, name: str, dim: int = -1, indices: Sequence[int] = (), lanes: int = LANES) -> Iterator[_Place]:
-        """The first lanes of the entries of a walk; `indices` replace the positions along inner dim `dim` in addresses, not in bounds."""
+    def _places(self, name: str, dim: int = -1, indices: Sequence[int | None] = (), lanes: int = LANES) -> Iterator[_Place]:
+        """The first lanes of the entries of a walk; `indices` replace the positions along inner dim `dim` in addresses, not in bounds, and
+        where one is not there, as None, no entry is live."""
         d = self.shared.kernel.descriptors[name]
         space = self.lx if d["space"] == "lx" else self.shared.memory[d["arg"]]
         start = d.get("base", 0) + self.corelet * d.get("corelet_step", 0) + self._of_core(d.get("core_table", 0))
@@ -184,7 +185,10 @@ class _Unit:
         start += sum(self.counters[level] for level in d.get("rotate_levels", [])) % d.get("buffers", 1) * d.get("rotate_step", 0)
         for position in product(*map(range, d["extent"])):
             live = min(lanes, *(self._live(b, position) for b in d.get("bounds", [])), LANES)
-            chosen = [indices[p] if i == dim else p for i, p in enumerate(position)]
+            chosen = list(position)
+            if indices:
+                index = indices[position[dim]]
+                live, chosen[dim] = (0, 0) if index is None else (live, index)
             yield _Place(d, space, start + sum(p * stride for p, stride in zip(chosen, d["stride"], strict=True)), live)
 
     def _live(self, b: dict[str, Any], position: Sequence[int]) -> int:
@@ -208,8 +212,8 @@ class _Unit:
             return
         ends = {name: (w[name], -1, []) for name in ("src", "dst")}
         if "index" in w:
-            indices = [arithmetic.signed(p.read()[0]) if p.live else 0 for p in self._places(w["index"], lanes=1)]
-            if not all(0 <= i < w["size"] for i in indices):
+            indices = [arithmetic.signed(p.read()[0]) if p.live else None for p in self._places(w["index"], lanes=1)]
+            if not all(0 <= i < w["size"] for i in indices if i is not None):
                 raise Fault(f"an index is not below {w['size']}")
             memory = "src" if self.unit == "MNIL" else "dst"
             ends[memory] = (w[memory], w.get("dim", 0), indices)

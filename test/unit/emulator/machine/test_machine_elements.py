@@ -78,6 +78,19 @@ def test_mutants():
     assert verdicts["static"] + verdicts["dynamic"] > 20
 
 
+@pytest.mark.parametrize("scatter", [False, True])
+def test_entries_whose_index_is_clipped_are_not_live(scatter: bool) -> None:
+    """A bound that leaves no lane of an index, while its entries are within theirs: step and the literal machine leave them."""
+    case = indexed(431, scatter=scatter)
+    mutant = mutate(case.program, random.Random(431), "bound")
+    assert mutant is not None
+    assert mutant.kernels[0].descriptors[0].bounds[-1].lanes
+    by_step = carriers(mutant, Case(mutant, case.arguments, case.expected))
+    found = literal(mutant, by_step, 431)
+    Step(mutant, control(mutant, DATASHEET), 2).run(by_step)
+    assert all(same(a, b) for a, b in zip(by_step, found, strict=True))
+
+
 @pytest.mark.long
 def test_many_mutants():
     mutants(3000, 2)
