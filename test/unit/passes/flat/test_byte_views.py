@@ -14,6 +14,7 @@ from campaign.graph_text import Value, tensor
 from combinations import each_once
 
 from ktir.checking.levels import check_levels
+from ktir.diagnostics import KtirError
 
 ROWS, WIDTH = 33, 3
 
@@ -64,3 +65,40 @@ def test_every_level_has_the_values_of_numpy(first: str, way: str, depth: int) -
     arguments = [g.array(number, buffer) for number, (_, buffer) in enumerate(g.arguments)]
     levels = check_levels(g.module(), arguments, cores=3)
     assert np.array_equal(levels[-1].arrays[-1], graph_numpy.run(g.module(), arguments)[-1])
+
+
+DEQUANTISED = [
+    "%f = arith.sitofp %i1 : i8 to f32",
+    "%s = arith.extf %i2 : f16 to f32",
+    "%p = arith.mulf %f, %s : f32",
+    "%t = arith.truncf %p : f32 to f16",
+]
+"""A second factor of a byte and a number."""
+
+
+def product(walk: tuple[int, ...], extents: tuple[int, ...], depth: int = 128) -> Draws:
+    """Rows by bytes, each multiplied with a number that walks these loops first, all in the body of the product."""
+    g = Draws(random=random.Random(3))
+    a, b = load(g, ROWS, depth, "whole", "f16"), load(g, WIDTH, depth, "whole", "i8")
+    tile = g.tile(g.buffer("input", extents, "f16"), extents, (depth, 1)[-len(extents) :], 0)
+    numbers = g.define(f"ktdp.load {tile} : <{g.extents(extents)}> -> {tensor(extents, 'f16')}", extents, "f16")
+    widened = ["%x = arith.extf %i0 : f16 to f32", *DEQUANTISED, "%y = arith.extf %t : f16 to f32"]
+    body = [*widened, "%m = arith.mulf %x, %y : f32", "%r = arith.addf %o, %m : f32"]
+    g.store(g.generic([(a, (0, 2)), (b, (1, 2)), (numbers, walk)], ((ROWS, WIDTH), "f32"), "ppr", body, "0.0"))
+    return g
+
+
+def test_a_product_that_computes_its_second_factor() -> None:
+    """Of whole numbers, whose sums are exact in any order."""
+    g = product((1,), (WIDTH,))
+    arguments = [g.array(number, buffer) for number, (_, buffer) in enumerate(g.arguments)]
+    rows, _, numbers, _ = arguments
+    rows[:], numbers[:] = np.arange(rows.size).reshape(rows.shape) % 17 - 8, (0.5, 3, -2)
+    levels = check_levels(g.module(), arguments, cores=3)
+    assert np.array_equal(levels[-1].arrays[-1], graph_numpy.run(g.module(), arguments)[-1])
+
+
+def test_numbers_that_differ_along_the_sum_are_refused() -> None:
+    g = product((1, 2), (WIDTH, 128))
+    with pytest.raises(KtirError, match="computes a factor of numbers that differ along its sum"):
+        check_levels(g.module(), [g.array(number, buffer) for number, (_, buffer) in enumerate(g.arguments)], cores=3)
