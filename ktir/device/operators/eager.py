@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -26,8 +26,15 @@ from ktir.device.tensors.storage import MOST_DIMS, on_host
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.program.faults import IndexFault
 
+if TYPE_CHECKING:
+    from ktir.device.operators.numbers import ForNumbers, Traced
+
 _MOST = 1024
 """Programs that are kept; the ones used longest ago go."""
+_MOST_CONSTANTS = 64
+"""Programs for the same operands that differ in numbers alone: the host computes with others."""
+_BRANCHES = 4
+"""Programs for all numbers of the same operands, which decide otherwise of them: `lerp` computes in two ways."""
 _TRIES = 4
 """Times that an operator is compiled for the same types of operands in vain before it is not tried any more."""
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2}
@@ -55,7 +62,9 @@ class HostRefuses(NoProgram):
     """And PyTorch's kernel on the host may not take them either: neither their types nor indices out of range. It says so in its words."""
 
 
-_programs: OrderedDict[Hashable, Program | NoProgram] = OrderedDict()
+_programs: OrderedDict[Hashable, Program | ForNumbers | NoProgram] = OrderedDict()
+_constants: OrderedDict[Hashable, set[Hashable]] = OrderedDict()
+"""By all that such programs have in common: the numbers that are constants of one."""
 _in_vain: Counter[Hashable] = Counter()
 _lock = RLock()
 
@@ -63,10 +72,14 @@ _lock = RLock()
 def forget(op: Any) -> None:
     """What an operator is compiled to has changed."""
     with _lock:
-        for key in [k for k in _programs if isinstance(k, tuple) and k[0] is op]:
+        for key in [k for k in _programs if _operator(k) is op]:
             del _programs[key]
         for kinds in [k for k in _in_vain if isinstance(k, tuple) and k[0] is op]:
             del _in_vain[kinds]
+
+
+def _operator(key: Any) -> Any:
+    return key[0][0] if isinstance(key[0], tuple) else key[0]
 
 
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -94,9 +107,9 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NoProgram("the boundaries are in no order")  # then PyTorch's own search decides, step by step
     key = (op, tree, tuple(map(key_of, leaves)))
     with _lock:
-        program = _programs.get(key)
+        program: Any = _programs.get(key)
         if program is None:
-            program = _programs[key] = _compiled(op, leaves, tree, tensors)
+            program = _found(key, op, args, kwargs, leaves)
             while len(_programs) > _MOST:
                 _programs.popitem(last=False)
         else:
@@ -141,15 +154,54 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _compiled(op: Any, leaves: list[Any], tree: Any, tensors: list[torch.Tensor]) -> Program | NoProgram:
-    kinds = (op, tuple(t.dtype for t in tensors))
+def _found(key: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    """The program of a call that has none by its key: one for all numbers, or a new one for these."""
+    tree = key[1]
     if not host_takes(op, tree, leaves):
-        return HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
+        program = _programs[key] = HostRefuses("")  # for these sizes and numbers: others of the same types are tried again
+        return program
+    from ktir.device.operators import numbers
+
+    places = numbers.changing(op, args, kwargs, leaves)
+    constants = places or tuple(k for k, leaf in enumerate(leaves) if type(leaf) in (int, float))
+    kind, given = numbers.key_of_kind(op, tree, leaves, constants), tuple(key_of(leaves[k]) for k in constants)
+    before = _constants.setdefault(kind, set())
+    if places and before - {given}:
+        values = [float(leaves[k]) for k in places]
+        for branch in range(_BRANCHES):
+            general = _programs.get((kind, branch))
+            if general is None:
+                general = _programs[kind, branch] = _compiled(op, leaves, tree, places)
+            _programs.move_to_end((kind, branch))
+            if not isinstance(general, numbers.ForNumbers):
+                break
+            if general.takes(*values):
+                return general.program_of(values)
+    if constants and given not in before and len(before) >= _MOST_CONSTANTS and config.current().fallback != "error":
+        return NoProgram(f"{_MOST_CONSTANTS} programs were compiled that have other numbers")
+    before.add(given)
+    while len(_constants) > _MOST:
+        _constants.popitem(last=False)
+    program = _programs[key] = _compiled(op, leaves, tree)
+    return program
+
+
+def _compiled(op: Any, leaves: list[Any], tree: Any, places: Sequence[int] = ()) -> Program | ForNumbers | NoProgram:
+    """places: of numbers that are arguments."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    kinds = (op, tuple(t.dtype for t in tensors), bool(places))
     if _in_vain[kinds] >= _TRIES:
         return NoProgram(f"{_TRIES} programs for such types were refused")
-    graph = _graph(op, leaves, tree)
+    without_data = FakeTensorMode(shape_env=ShapeEnv())  # where nobody looks after shapes, torch leaves its caches on disk alone
+    graph = traced = None
     try:
-        return _compile(op, graph, tensors)
+        if places:
+            from ktir.device.operators.numbers import Traced
+
+            traced = Traced(without_data, {k: float(leaves[k]) for k in places})
+        graph = _graph(op, leaves, tree, traced)
+        program = _compile(graph, tensors, without_data, traced)
+        return traced.program(program) if traced else program
     except Exception as error:  # a fault of ours, too, is said in the warning that the host runs the operator
         if not host_takes(op, tree, leaves, again=True):
             return HostRefuses("")
@@ -168,29 +220,31 @@ def _said(error: Exception, graph: fx.GraphModule | None = None) -> str:
     return text if graph is None or of_torch(error) else f"{text}; {written(graph, error)}"
 
 
-def _graph(op: Any, leaves: list[Any], tree: Any) -> fx.GraphModule:
-    """A graph of one node; its results are those of the operator, one by one."""
+def _graph(op: Any, leaves: list[Any], tree: Any, traced: Traced | None = None) -> fx.GraphModule:
+    """A graph of one node; its results are those of the operator, one by one. traced: the numbers that are arguments."""
     graph = fx.Graph()
     nodes = [graph.placeholder(f"x{k}") for k in range(sum(isinstance(leaf, torch.Tensor) for leaf in leaves))]
-    rest = iter(nodes)
-    args, kwargs = pytree.tree_unflatten([next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
+    rest, given = iter(nodes), traced.nodes(graph) if traced else {}
+    found = [next(rest) if isinstance(leaf, torch.Tensor) else given.get(k, leaf) for k, leaf in enumerate(leaves)]
+    args, kwargs = pytree.tree_unflatten(found, tree)
     node = graph.call_function(op, args, kwargs)
     several = len(op._schema.returns)
     graph.output(tuple(graph.call_function(operator.getitem, (node, k)) for k in range(several)) if several > 1 else (node,))
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
-def _compile(op: Any, module: fx.GraphModule, tensors: list[torch.Tensor]) -> Program:
+def _compile(module: fx.GraphModule, tensors: list[torch.Tensor], without_data: FakeTensorMode, traced: Traced | None = None) -> Program:
     """The program of such a graph. Raises what compilation raises."""
     compile_graph = _compiler()
-    without_data = FakeTensorMode(shape_env=ShapeEnv())  # where nobody looks after shapes, torch leaves its caches on disk alone
     with torch._C.DisableTorchFunction(), torch.no_grad(), config.patch(fallback="error"), _quiet(), tracing(TracingContext(without_data)):
         # traced with tensors of the host, so that all is as it is there: for other devices some operators give other types
         examples = [
             without_data.from_tensor(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu"), static_shapes=True)
             for t in tensors
         ]
-        compiled = compile_graph(module, examples, device=next(t.device for t in tensors if t.device.type == "spyre"))
+        device = next(t.device for t in tensors if t.device.type == "spyre")
+        # torch's caches keep no guards of floats, by which it is known for which numbers a program is
+        compiled = compile_graph(module, [*examples, *(traced.examples if traced else ())], device=device, cached=traced is None)
 
     def program(*tensors: torch.Tensor) -> Any:
         with torch.no_grad():

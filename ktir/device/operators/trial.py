@@ -11,7 +11,7 @@ import torch.utils._pytree as pytree
 
 _SMALL, _LARGE = 1 << 16, 1 << 20
 """Elements of operands up to which each call is tried, and beyond which none is."""
-_MOST = 1 << 16
+_MOST = 1 << 12
 """Calls that are known to be taken."""
 _taken: set[Hashable] = set()
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._decomp import get_decompositions
 from torch._decomp.decompositions import col2im, native_dropout
@@ -152,6 +153,18 @@ def plus_quotient(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: f
     """`addcdiv` in the order of PyTorch's kernel for the host."""
     x, a, b = _in_one_type(x, a, b)
     return x + (a if value == 1 else a * _of_type(value, a)) / b
+
+
+def _of_weight(lerp: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`lerp` by a number, of which PyTorch takes 1 away as float32 has it."""
+
+    def run(start: torch.Tensor, end: torch.Tensor, weight: Any) -> torch.Tensor:
+        if type(weight) is float and start.dtype != torch.float64:
+            with np.errstate(over="ignore"):
+                weight = float(np.float32(weight))
+        return lerp(start, end, weight)
+
+    return run
 
 
 def _in_one_type(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -407,7 +420,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.col2im.default: fold,
     aten.addcdiv.default: plus_quotient,
     aten.addcmul.default: plus_product,
-    **{op: wide(lerp) for op, lerp in get_decompositions([aten.lerp.Scalar, aten.lerp.Tensor]).items()},
+    **{op: wide(_of_weight(lerp)) for op, lerp in get_decompositions([aten.lerp.Scalar, aten.lerp.Tensor]).items()},
     **dict.fromkeys((aten.floor_divide.default, aten.floor_divide.Scalar), floor_division),
     aten._trilinear.default: trilinear,
     aten._adaptive_avg_pool3d.default: adaptive_average,
