@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ktir.arithmetic.floats import f16_to_f32
 
 Carrier = NDArray[Any]
+BF16 = np.dtype([("bfloat16", np.uint16)])
+"""Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
 
 
 def waits(carrier: Carrier) -> bool:
@@ -29,6 +31,8 @@ def put(target: NDArray[np.float32], elements: Carrier) -> None:
     """Elements to a carrier of 32 bits, or a part of one."""
     if elements.dtype.kind in "iu":
         np.copyto(target.view(np.int32), elements)
+    elif elements.dtype == BF16:
+        np.left_shift(elements.view(np.uint16), np.uint32(16), out=target.view(np.uint32), dtype=np.uint32)
     elif elements.dtype == np.float16 and target.flags.c_contiguous and elements.flags.c_contiguous:
         f16_to_f32(elements, target)
     else:
@@ -44,13 +48,16 @@ def wide(carrier: Carrier) -> NDArray[np.float32]:
     return found
 
 
-def waiting_type(dtype: str, layout: str) -> type:
+def waiting_type(dtype: str, layout: str) -> np.dtype[Any]:
     """What elements of a tensor of the host, of a type by its name, are held as where they wait in a layout of `layout`: a type of KTIR."""
+    found: Any = np.float32
     if layout == "f16":
-        return np.float16
-    if layout == "i32":
-        return {"bool": np.uint8, "int8": np.int8, "uint8": np.int16, "int16": np.int16}.get(dtype, np.float32)
-    return np.float32
+        found = np.float16
+    elif layout == "bf16" and dtype == "bfloat16":
+        found = BF16
+    elif layout == "i32":
+        found = {"bool": np.uint8, "int8": np.int8, "uint8": np.int16, "int16": np.int16}.get(dtype, found)
+    return np.dtype(found)
 
 
-__all__ = ["Carrier", "bits_of", "put", "waiting_type", "waits", "wide"]
+__all__ = ["BF16", "Carrier", "bits_of", "put", "waiting_type", "waits", "wide"]

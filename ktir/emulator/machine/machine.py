@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.carriers import wide
+from ktir.arithmetic.carriers import BF16, wide
 from ktir.diagnostics import KtirError
 from ktir.emulator.machine.control.control import control
 from ktir.emulator.machine.grid import check_grid
@@ -171,5 +171,5 @@ def _wide(carriers: Sequence[Array]) -> list[NDArray[np.float32]]:
 def _waits_for(argument: Argument, dtype: np.dtype[Any]) -> bool:
     """Whether elements of an argument that is only read may be held as this type: floats of 16 bits as such, bits as integers."""
     if argument.element_bytes == 2 and argument.half in HALVES:
-        return dtype == np.float16
+        return dtype == (BF16 if argument.half == "bf16" else np.float16)
     return dtype.kind in "iu" and dtype.itemsize < 4

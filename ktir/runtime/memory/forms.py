@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.carriers import Carrier, bits_of
+from ktir.arithmetic.carriers import BF16, Carrier, bits_of, wide
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.content import Content
@@ -36,7 +36,7 @@ _SMALL = 1 << 22
 """Bytes of the largest such carrier; what is larger, as weights are, goes with its memory."""
 
 
-def carrier(layout: Layout, dtype: type = np.float32) -> Carrier:
+def carrier(layout: Layout, dtype: Any = np.float32) -> Carrier:
     """A carrier for what programs only read; its padding is zero."""
     return np.zeros((layout.entries, layout.lanes), dtype)
 
@@ -67,7 +67,9 @@ class Form:
         if allowed.is_all_of(self.layout.dtype):
             return
         if self._extremes is None:
-            values = bits_of(self.carrier) if self.layout.dtype == "i32" else self.carrier
+            values = (
+                bits_of(self.carrier) if self.layout.dtype == "i32" else wide(self.carrier) if self.carrier.dtype == BF16 else self.carrier
+            )
             if self.layout.is_byte:
                 values = numbers_of(self.layout.unpack(values), self.layout.dtype)
                 self._around = self._extremes = extremes(values) if values.size else (allowed.low, allowed.low)
@@ -99,10 +101,10 @@ class Form:
 
 
 def _largest(carrier: NDArray[Any]) -> float:
-    if carrier.dtype == np.float16:  # by their bits, which order magnitudes; NumPy has no fast maximum of halves
+    if carrier.dtype in (np.float16, BF16):  # by their bits, which order magnitudes; NumPy has no fast maximum of halves
         bits = carrier.view(np.uint16)
         found = max(int(bits.view(np.int16).max()), int(bits.max()) - 0x8000)  # of the positive and of the negative ones
-        return float(np.array(max(found, 0), np.uint16).view(np.float16))
+        return float(wide(np.array([max(found, 0)], np.uint16).view(carrier.dtype))[0])
     if carrier.dtype.kind in "iu":
         return nan
     with np.errstate(invalid="ignore"):

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ktir.arithmetic.carriers import bits_of
+from ktir.arithmetic.carriers import BF16, bits_of
 from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, round_to
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
 from ktir.target import TWOS, held, is_byte, is_byte_float, is_two
 
-BF16 = np.dtype([("bfloat16", np.uint16)])
-"""Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
 E4M3, E5M2 = (np.dtype([(name, np.uint8)]) for name in ("float8_e4m3fn", "float8_e5m2"))
 """Likewise of the floats of one byte."""
 _OWN = {"bf16": BF16, "f8E4M3FN": E4M3, "f8E5M2": E5M2}
@@ -125,6 +123,8 @@ def to_device(
     values = view.reshape(layout.size)
     if out is not None and out.dtype == np.float16:
         return layout.pack(values, out, np.copyto if view.dtype == np.float16 else _narrow)
+    if out is not None and out.dtype == BF16:
+        return layout.pack(values, out, np.copyto)
     given = {"float16": "f16", "bfloat16": "bf16"}.get(dtype_name(view), "f32")
     if layout.dtype in (given, "f32"):
         return layout.pack(values, out, _WIDEN.get(given, np.copyto))
@@ -247,7 +247,7 @@ def from_device(
         np.copyto(view, bits_of(values), casting="unsafe")
     elif view.dtype in CODES:
         np.copyto(view.view(np.uint8), encode(CODES[view.dtype], values))
-    elif values.dtype == np.float16 and view.dtype == np.float16:
+    elif values.dtype == view.dtype and values.dtype in (np.float16, BF16):
         view[...] = values
     elif values.dtype == np.float16:
         view[...] = f16_to_f32(np.ascontiguousarray(values))

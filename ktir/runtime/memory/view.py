@@ -179,10 +179,10 @@ class Arrangement:
         return slice(first, last + 1) if last - first + 1 == places.size else places
 
     @cached_property
-    def waits_as(self) -> type:
+    def waits_as(self) -> np.dtype[Any]:
         """What a carrier that is only read has its elements as."""
         pairs = self.layout.is_byte or is_two(self.layout.dtype)
-        return np.uint16 if pairs else waiting_type(self.view.dtype, self.layout.dtype)
+        return np.dtype(np.uint16) if pairs else waiting_type(self.view.dtype, self.layout.dtype)
 
     def _elements(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
         found = self.view.of(linear)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ktir.arithmetic.carriers import BF16
 from ktir.device.tensors.storage import allocation_of
 from ktir.runtime import metrics
 from ktir.runtime.memory import allocation
@@ -71,3 +72,21 @@ def test_both_operands_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ((found.double() - exact).abs() <= exact.abs() * 2.0**-11 + 2.0**-8).all()
     assert carriers(weights) == [np.uint16]
     assert all((t.cpu() == own).all() for t, own in zip((*there, weights), (a, w, w), strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "waits"), [(torch.float16, np.dtype(np.float16)), (torch.bfloat16, BF16)])
+def test_floats_of_16_bits(dtype: torch.dtype, waits: np.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, what is computed element by element, and all codes: infinities, NaN and subnormals too."""
+    monkeypatch.setattr(allocation, "_MANY", 1)
+    draw = torch.Generator().manual_seed(3)
+    x, w = (torch.randn(shape, generator=draw).to(dtype) for shape in ((5, 130), (70, 130)))
+    codes = torch.arange(1 << 16).to(torch.uint16).view(dtype).reshape(-1, 64)
+    there = w.to("spyre")
+    found, exact = compiled(torch.nn.functional.linear, x.to("spyre"), there), x.double() @ w.double().T
+    assert ((found.double() - exact).abs() <= exact.abs() * torch.finfo(dtype).eps / 2 + 2.0**-16).all()
+    assert carriers(there) == [waits]
+    assert (there.cpu() == w).all()
+    given = codes.to("spyre")
+    assert torch.equal(compiled(lambda c: c.float(), given).nan_to_num(7, 8, 9), codes.float().nan_to_num(7, 8, 9))
+    assert carriers(given) == [waits]
+    assert torch.equal(compiled(lambda c: c.mul_(2), given).nan_to_num(7, 8, 9), (codes * 2).nan_to_num(7, 8, 9))
