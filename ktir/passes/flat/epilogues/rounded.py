@@ -49,8 +49,16 @@ def _round(sums: ir.Value) -> None:
         by_op.setdefault(reading.op, []).append(reading)
     for op, some in by_op.items():
         _read(op, {reading.operand: _seen(whole, reading.views, made) for reading in some})
-    for view in reversed(made):
+    for view in reversed([*_views(sums)]):  # also those that nothing reads
         view.erase()
+
+
+def _views(value: ir.Value) -> Iterator[ir.Operation]:
+    """All views of a value, each in front of those of its own."""
+    for use in value.uses:
+        if (op := use.owner.operation).name in _VIEWS and use.operand_number == 0:
+            yield op
+            yield from _views(op.results[0])
 
 
 def _readings(value: ir.Value, views: tuple[ir.Operation, ...]) -> Iterator[_Reading]:
