@@ -57,6 +57,8 @@ def register() -> None:
         if (reason := obstacle()) is not None:
             raise RuntimeError(f"the device 'spyre' of ktir cannot be registered: {reason}")
         from ktir.device import registration
+        from ktir.device.tensors import processes
 
         registration.register()
+        processes.install(register)
         _registered = True

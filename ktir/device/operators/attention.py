@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 aten = torch.ops.aten
+_IN_CPP = {torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16"}
 _FLASH, _OVERRIDEABLE = 1, 4  # SDPBackend
 
 
@@ -26,6 +27,12 @@ def attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """scaled_dot_product_attention by the operators that PyTorch takes for the same tensors on the host."""
+    if not query.dtype == key.dtype == value.dtype:
+        names = (_name_in_cpp(t.dtype) for t in (query, key, value))
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} "
+            "instead.".format(*names)
+        )
     given = [None if t is None else _as_on_host(t) for t in (query, key, value, attn_mask)]
     chosen = 0
     if not any(g is NotImplemented for g in given):
@@ -38,6 +45,10 @@ def attention(
         return fused(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
     taken_apart = aten._scaled_dot_product_attention_math.default
     return taken_apart(query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+def _name_in_cpp(dtype: torch.dtype) -> str:
+    return _IN_CPP.get(dtype, str(dtype).removeprefix("torch."))
 
 
 def _as_on_host(tensor: torch.Tensor) -> Any:

@@ -13,7 +13,8 @@ import torch.utils._pytree as pytree
 
 _LOWER = """
     mm bmm matmul linear addmm addmv addr addbmm baddbmm mv prelu chain_matmul linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell
-    rnn_relu_cell scaled_dot_product_attention conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
+    rnn_relu_cell lstm.input lstm.data gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data
+    scaled_dot_product_attention conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
     conv_transpose3d.input convolution _convolution
 """
 _FLOAT32 = """

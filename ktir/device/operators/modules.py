@@ -1,5 +1,5 @@
 """What PyTorch's modules ask for as one operator, by the operators of the device: layers of transformers where no gradients are wanted,
-batch norms without weights.
+batch norms without weights, gradients of weight norms.
 """
 
 from __future__ import annotations
@@ -130,11 +130,25 @@ def packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[t
     return x.flatten(0, 1).index_select(0, chosen.to(x.device)), sizes
 
 
+def weight_norm_backward(
+    grad: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of direction and magnitude of a normalized weight, in float32 at least: the host has no such kernel for half precision."""
+    dtype = torch.promote_types(v.dtype, torch.float32)
+    wide, direction, magnitude = grad.to(dtype), v.to(dtype), g.to(dtype)
+    others = [d for d in range(v.dim()) if d != dim]
+    along = (wide * direction).sum(others, keepdim=True)
+    lengths = norms.to(dtype).view(along.shape)
+    of_direction = magnitude.view(along.shape) / lengths * (wide - direction * (along / (lengths * lengths)))
+    return of_direction.to(v.dtype), (along / lengths).view(g.shape).to(g.dtype)
+
+
 KERNELS: dict[str, Any] = {
     "_pack_padded_sequence": packed,
     "_native_multi_head_attention": attention,
     "_transformer_encoder_layer_fwd": encoder_layer,
     "_batch_norm_with_update": batch_norm,
     "_nested_tensor_from_mask_left_aligned": stays_padded,
+    "_weight_norm_interface_backward": weight_norm_backward,
 }
 """Kernels by name."""

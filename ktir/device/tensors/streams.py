@@ -121,19 +121,22 @@ class Event(torch.Event):
     _mark: clocks.Mark | None = None
     _timed = False
     _card: int | None = None
+    """Its own: the one that it was made for, or in whose stream it was first recorded."""
     _id = 0
 
     def __new__(cls, device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        current.index_of(device)
+        card = current.index_of(device)
         if interprocess:
             raise NotImplementedError("events of the device 'spyre' are of one process")
         made = super().__new__(cls, torch.device("spyre"), enable_timing=enable_timing, blocking=blocking)
         made._timed = enable_timing
+        if _names_a_card(device):
+            made._card = card
         return made
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """That of the stream that it was recorded in."""
+        """That of the stream that it was recorded in, or that it was made for."""
         return torch.device("spyre") if self._card is None else torch.device("spyre", self._card)
 
     @property
@@ -144,6 +147,8 @@ class Event(torch.Event):
     def record(self, stream: Any = None) -> None:
         """Be the point behind all that a stream was given so far, by default the current one."""
         place = _place(stream)
+        if self._card not in (None, place.card):
+            raise RuntimeError(f"Event device {self._card} does not match recording stream's device {place.card}.")
         self._mark, self._card, self._id = _clocks().clock.record(place), place.card, next(_ids)
 
     def wait(self, stream: Any = None) -> None:
@@ -169,6 +174,8 @@ class Event(torch.Event):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._mark is None or other._mark is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if self._card != other._card:
+            raise RuntimeError(f"Event device {self._card} does not match other's device {other._card}.")
         if not (self.query() and other.query()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         assert self._mark.ns is not None
@@ -178,6 +185,10 @@ class Event(torch.Event):
     def __repr__(self) -> str:
         index = -1 if self._card is None else self._card
         return f"torch.Event device_type=spyre, device_index={index}, event_flag={int(self._timed)}, event_id={self._id}"
+
+
+def _names_a_card(device: Any) -> bool:
+    return isinstance(device, int) or (device is not None and torch.device(device).index is not None)
 
 
 def _ours(stream: Any) -> Stream:
@@ -223,6 +234,8 @@ def trace(path: str | os.PathLike[str]) -> Iterator[None]:
     """Write what the cards do in a block, in emulated time, to a file: a Chrome trace. Where the block raises, what they did till then."""
     from ktir.runtime.time.trace import chrome_trace, watched
 
+    with open(path, "a", encoding="utf-8"):  # a place that is not there is known before the block runs
+        pass
     with ExitStack() as after:
         with watched(_clocks().clock) as spans:
             after.callback(lambda: Path(path).write_text(json.dumps(chrome_trace(spans)), encoding="utf-8"))

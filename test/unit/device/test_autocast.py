@@ -86,3 +86,14 @@ def test_training_with_a_batch_norm() -> None:
             said.append(loss.item())
     assert losses["spyre"] == pytest.approx(losses["cpu"], rel=2e-3)
     assert losses["spyre"][1] < losses["spyre"][0]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN, torch.nn.LSTMCell])
+def test_recurrent_networks_are_of_the_lower_type(kind: type[torch.nn.Module]) -> None:
+    torch.manual_seed(0)
+    net = kind(4, 8)
+    x = torch.rand(2, 3, 4) if "Cell" not in kind.__name__ else torch.rand(2, 4)
+    wanted = copy.deepcopy(net).bfloat16()(x.bfloat16())[0]
+    with torch.autocast("spyre", torch.bfloat16):
+        found = net.to("spyre")(x.to("spyre"))[0]
+    torch.testing.assert_close(found.cpu(), wanted, rtol=0.03, atol=0.03)

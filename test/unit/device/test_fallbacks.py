@@ -262,3 +262,13 @@ def test_warnings_of_the_host_come_once(heard: list[str]) -> None:
     x.index_put_((mask,), x[mask], accumulate=True)
     heard.append("aten._index_put_impl_ is falling back to cpu (masks are of bool)")
     close(x, torch.tensor([2.0, 1.0, 2.0]))
+
+
+def test_attention_of_mixed_types_is_refused_in_the_same_words() -> None:
+    said = []
+    for device in ("cpu", "spyre"):
+        q, k, v = (torch.ones(1, 2, 3, 4, device=device, dtype=t) for t in (torch.float32, torch.float16, torch.bfloat16))
+        with pytest.raises(RuntimeError) as refused:
+            torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        said.append(str(refused.value))
+    assert said[0] == said[1]

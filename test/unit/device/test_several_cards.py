@@ -38,12 +38,17 @@ def program() -> None:
         begin = stream.record_event(torch.Event("spyre", enable_timing=True))
         work.add_(1).to("spyre:2")
         done.record(spyre.current_stream(2))
+        copied = stream.record_event(torch.Event("spyre:1", enable_timing=True))
     assert spyre.current_device() == 0
     done.synchronize()
-    after = stream.record_event(torch.Event("spyre", enable_timing=True))
-    assert after.device.index == 1
-    assert begin.elapsed_time(done) > 4 * (1 << 20) / 204.8e6, "the copy waits for what the other card computes"
-    assert done.elapsed_time(after) >= 0, "and the other card for the copy"
+    assert copied.device.index == 1
+    copied.synchronize()
+    assert begin.elapsed_time(copied) > 4 * (1 << 20) / 204.8e6, "the copy waits for what the card computes, and the card for the copy"
+    with pytest.raises(RuntimeError, match="Event device 1 does not match other's device 2"):
+        begin.elapsed_time(done)
+    for event in (done, torch.Event("spyre:2")):
+        with pytest.raises(RuntimeError, match="Event device 2 does not match recording stream's device 1"):
+            event.record(stream)
 
     child = os.fork()  # the memory of all cards that was never written to takes none
     if not child:

@@ -216,3 +216,10 @@ def test_streams_and_compiled_graphs(caplog: pytest.LogCaptureFixture) -> None:
         assert torch.equal(torch.compile(with_event)(x).cpu(), torch.arange(64).half() * 3 + 1)
     assert "a graph is for the stream in which it is called" in caplog.text
     assert event.event_id > 0
+
+
+def test_a_trace_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    ran = []
+    with pytest.raises(FileNotFoundError), torch.spyre.trace(tmp_path / "nowhere" / "trace.json"):  # type: ignore[attr-defined]
+        ran.append(1)
+    assert not ran
