@@ -24,6 +24,8 @@ import torch
 from campaign.spread import judge
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
 
 from ktir.runtime import metrics
 
@@ -38,6 +40,17 @@ class _Attends(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.attention(x, x, x)[0].mean(1)
+
+
+class _Again(nn.Module):
+    """Is computed a second time on the way back."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.layers, x, use_reentrant=False)
 
 
 class _Recurs(nn.Module):
@@ -61,6 +74,15 @@ MODELS: dict[str, tuple[Callable[[], list[nn.Module]], Callable[[], torch.Tensor
     "attention": (lambda: [_Attends(), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 4, 8)),
     "lstm": (lambda: [_Recurs(nn.LSTM), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
     "gru": (lambda: [_Recurs(nn.GRU), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
+    "directions": (lambda: [weight_norm(nn.Linear(7, 8)), nn.Softplus(), nn.Linear(8, _CLASSES)], lambda: torch.randn(4, 7)),
+    "again": (
+        lambda: [_Again(nn.Linear(7, 16), nn.RMSNorm(16), nn.SiLU()), nn.Linear(16, _CLASSES)],
+        lambda: torch.randn(4, 7),
+    ),
+    "signal": (
+        lambda: [nn.Conv1d(4, 4, 3, padding=1, groups=2), nn.GroupNorm(2, 4), nn.Hardswish(), nn.Flatten(), nn.Linear(24, _CLASSES)],
+        lambda: torch.randn(3, 4, 6),
+    ),
 }
 LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "cross": functional.cross_entropy,
@@ -76,6 +98,9 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": lambda p, **way: torch.optim.AdamW(p, 0.01, eps=1e-3, **way),
     "rmsprop": lambda p, **way: torch.optim.RMSprop(p, 0.01, eps=1e-3, momentum=0.5, **way),
     "adagrad": lambda p, **way: torch.optim.Adagrad(p, 0.05, eps=1e-3, **way),
+    "nadam": lambda p, **way: torch.optim.NAdam(p, 0.01, eps=1e-3, **way),
+    "adamax": lambda p, **way: torch.optim.Adamax(p, 0.01, eps=1e-3, **way),
+    "adadelta": lambda p, **way: torch.optim.Adadelta(p, 0.1, eps=1e-3, **way),
     "lbfgs": lambda p: torch.optim.LBFGS(p, 0.1, max_iter=3),
 }
 
@@ -91,13 +116,14 @@ class Drawn(NamedTuple):
     clipped: bool
     gathered: bool
     saved: bool
+    scheduled: bool
 
 
 def drawn(seed: int) -> Drawn:
     """The training of a seed."""
     r = random.Random(seed)
     model, loss, optimizer = (r.choice([*table]) for table in (MODELS, LOSSES, OPTIMIZERS))
-    return Drawn(seed, model, loss, optimizer, r.choice((None, False, True)), *(r.random() < 0.4 for _ in range(3)))
+    return Drawn(seed, model, loss, optimizer, r.choice((None, False, True)), *(r.random() < 0.4 for _ in range(4)))
 
 
 def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -110,6 +136,7 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
     target = torch.randint(0, _CLASSES, (len(xs[0]),)).to(device)
     way: dict[str, Any] = {} if what.way is None or what.optimizer == "lbfgs" else {"foreach": what.way}
     optimizer, found = OPTIMIZERS[what.optimizer](model.parameters(), **way), []
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5) if what.scheduled else None
     for x in xs:
 
         def step(x: torch.Tensor = x) -> float:
@@ -123,6 +150,8 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
             return loss.item()
 
         optimizer.step(step)
+        if schedule is not None:
+            schedule.step()
         if what.saved:
             file = io.BytesIO()
             torch.save((model.state_dict(), optimizer.state_dict()), file)
