@@ -71,7 +71,8 @@ class Traced:
 
     def __init__(self, mode: FakeTensorMode, numbers: dict[int, float]) -> None:
         """mode: what the graph is traced in, with an environment of shapes. numbers: those of the call, by place."""
-        self._mode = mode
+        assert mode.shape_env is not None
+        self._mode, self._environment = mode, mode.shape_env
         self._numbers = numbers
         self._symbols: list[Any] = []
         self.examples: list[torch.Tensor] = []
@@ -96,7 +97,7 @@ class Traced:
 
     def program(self, compiled: Callable[..., Any]) -> ForNumbers:
         """What was compiled, with what was decided of the numbers while it was traced."""
-        guards = [f"({PythonPrinter().doprint(guard.expr)})" for guard in self._mode.shape_env.guards]  # type: ignore[union-attr]
+        guards = [f"({PythonPrinter().doprint(guard.expr)})" for guard in self._environment.guards]
         names = ", ".join(map(str, self._symbols))
         return ForNumbers(compiled, eval(f"lambda {names}: {' and '.join(guards) or True}", {"math": math}))
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ class _Mine(Exception):
     pass
 
 
-def _raise(_: object) -> None:
+def _raise(_: object) -> NoReturn:
     raise _Mine
 
 
@@ -41,7 +42,7 @@ def _of_node(device: str) -> None:
 
 def _of_saved(device: str) -> None:
     x = torch.ones(3, device=device, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, _raise):  # type: ignore[arg-type]
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, _raise):
         y = x * x
     y.sum().backward()
 
