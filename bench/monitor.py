@@ -40,7 +40,7 @@ def measured(case: Case, runs: int) -> tuple[float, float, float]:
     """Milliseconds of a call without and with the monitor, and the share that it adds."""
     timed(case, 4)
     calls = max(1, round(BLOCK * 1e3 / timed(case, 4)))
-    cards: dict[int, Any] = writer.monitor().cards
+    cards: dict[int, Any] = writer.own.cards
     kept, off = dict(cards), dict.fromkeys(cards)
     plain, watched = [], []
     for turn in range(2 * runs):

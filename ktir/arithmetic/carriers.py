@@ -15,6 +15,7 @@ from ktir.arithmetic.floats import f16_to_f32
 Carrier = NDArray[Any]
 BF16 = np.dtype([("bfloat16", np.uint16)])
 """Elements of bfloat16 in memory of the host: their bits, in a type of their own, which no integers have. NumPy has none for them."""
+_F32 = np.dtype(np.float32)
 
 
 def waits(carrier: Carrier) -> bool:
@@ -29,7 +30,9 @@ def bits_of(carrier: Carrier) -> NDArray[Any]:
 
 def put(target: NDArray[np.float32], elements: Carrier) -> None:
     """Elements to a carrier of 32 bits, or a part of one."""
-    if elements.dtype.kind in "iu":
+    if elements.dtype is _F32:  # most of all, and asked first: each launch has many
+        np.copyto(target, elements)
+    elif elements.dtype.kind in "iu":
         np.copyto(target.view(np.int32), elements)
     elif elements.dtype == BF16:
         np.left_shift(elements.view(np.uint16), np.uint32(16), out=target.view(np.uint32), dtype=np.uint32)

@@ -140,8 +140,8 @@ class Executable:
                 if taken:
                     shared.release(taken)
         if card is None:
-            monitor.note(0, (self.step,))  # tensors of the host: there is a chip, and no copies
-        self._launched()
+            monitor.own.note(0, (self.step,))  # tensors of the host: there is a chip, and no copies
+        self.launched()
 
     def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:
         """What launches on tensors that lie as these. None where not all are on a card, each as the program expects it from the beginning
@@ -157,15 +157,9 @@ class Executable:
             self._prepared[key] = Prepared(self, card, tensors, made)
         return self._prepared.get(key)
 
-    def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
-        """Launch by it; see `Prepared.launch`."""
-        if not prepared.launch(handles):
-            return False
-        self._launched()
-        return True
-
-    def _launched(self) -> None:
-        metrics.count(chip=1)
+    def launched(self) -> None:
+        """A launch has ended without an error."""
+        metrics.count_chip()
         here = _recorder.get()
         if here is not None or _recorders:
             for launches in ([] if here is None else [here]) + _recorders:

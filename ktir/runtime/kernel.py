@@ -70,7 +70,10 @@ class Kernel:
         """
         chip = self._chip
         try:
-            return chip is not None and not self.faulty and chip.again(prepared, handles)
+            if chip is None or self.faulty or not prepared.launch(handles):
+                return False
+            chip.launched()
+            return True
         except KtirError:
             return False
         except Exception as error:

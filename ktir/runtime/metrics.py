@@ -42,6 +42,12 @@ def count(*, chip: int = 0, executor: int = 0, torch: int = 0) -> None:
         _total[2] += torch
 
 
+def count_chip() -> None:
+    """As `count(chip=1)`, in less time: each launch that repeats has it."""
+    with _lock:
+        _total[0] += 1
+
+
 def total() -> Launches:
     """All launches of this process so far."""
     return Launches(*_total)

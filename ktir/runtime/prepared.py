@@ -79,6 +79,8 @@ class Prepared:
         self.reads = [a for slot, a in given if slot.reads]
         self.new = [a for slot, a in given if not slot.reads and a.of in new and a.binding.writes_all]
         """What the program writes of tensors that nobody has seen before."""
+        self._filled = [chip.machine.fills(a.number) for a in self.new]
+        """Of these, whether all of the carrier is written."""
         self._settling = [(n, place) for n, a in enumerate(self.new) if (place := a.binding.place).settles]
         self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
         """What it writes of others."""
@@ -135,13 +137,14 @@ class Prepared:
         forms = self._forms
         places = [*self.addresses, *map(_address, forms)]
         carriers: list[Carrier] = [*self.carriers, *map(_carrier, forms)]
-        for argument in self.new:
+        for argument, whole in zip(self.new, self._filled, strict=True):
             allocation = argument.allocation(handles[argument.of], card)
             if allocation is None:
                 return False
             binding = argument.binding
             carriers.append(filled := card.carrier(binding.entries))
-            filled.fill(np.nan)
+            if not whole:
+                filled.fill(np.nan)
             places.append(allocation.begin(binding.place, filled))
         same = self._reopen(handles, places, carriers)
         written = self._open(handles, places, carriers) if self.writes and not same else []
@@ -160,7 +163,8 @@ class Prepared:
         for n, (allocation, form, filled) in enumerate(same):
             if (place := self._settled[n]) is not None:
                 place.settle(filled)
-            before = allocation.rewrite(form, filled)
+            allocation.version += 1  # as `Allocation.adopt`, of the one form that there is, in its place
+            before = form.renew(filled, allocation.version)
             if before.size > _SMALL:
                 card.put_back(before)
             else:
@@ -238,11 +242,11 @@ class Prepared:
         else:
             others = [n for n, now in enumerate(read) if not last or now != last[n] or states[n] is not self._states[n]]
         for n in others:
-            number, _, _, binding = self.reads[n]
+            number, _, nbytes, binding = self.reads[n]
             allocation = held(read[n])
             if allocation is None or allocation.card is not self.plan.card:
                 return False
-            move = self._moves[n]
+            move = self._moves[n] if allocation.nbytes == nbytes else None
             before = forms[n]
             same = before if last and read[n] == last[n] else None
             form = None if move is None else allocation.number(binding.place, binding.argument.range, same)

@@ -18,6 +18,7 @@ from ktir.emulator.machine.kept import Kept
 from ktir.emulator.machine.program.faults import DivisionFault
 from ktir.emulator.machine.replay.builder import Builder
 from ktir.emulator.machine.replay.emitter import Emitter
+from ktir.emulator.machine.replay.moves import Store
 from ktir.emulator.machine.replay.ops import Bound
 from ktir.emulator.machine.replay.tape import Tape
 from ktir.emulator.machine.reports.bounds import Bottlenecks
@@ -91,6 +92,17 @@ class Machine:
     @cached_property
     def _operations(self) -> Emitter:
         return Builder(self.program, self.trace, self.target.corelets).build() if self._kept is None else self._kept.operations
+
+    def fills(self, index: int) -> bool:
+        """Whether each launch writes every element of an argument's carrier, whatever the values; what it held before does not show."""
+        argument = self.program.arguments[index]
+        if argument.role != "output":
+            return False
+        memory = np.zeros(carrier_shape(argument), np.bool_)
+        for store in self._operations.operations:
+            if isinstance(store, Store) and store.argument == index:
+                store.mark(memory.reshape(-1))
+        return bool(memory.all())
 
     def kept(self) -> Kept:
         """What a machine of the same program can be made with; not during a launch, of which nothing is in it."""

@@ -120,11 +120,12 @@ class _Ranges:
 
     def _in_place_of_linear(self, size: int) -> tuple[int, int]:
         """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
-        if self._linear_at is not None and _fits(size, self._room):
+        room = self._room
+        if self._linear_at is not None and (size == room or _fits(size, room)):
             address, self._linear_at = self._linear_at, None
-            if self._room > FEW:
-                self.card.vacate(address, self._room)
-            return address, self._room
+            if room > FEW:
+                self.card.vacate(address, room)
+            return address, room
         address = self.card.take(size)
         self._drop_linear()
         return address, size
@@ -148,10 +149,14 @@ class _Ranges:
             self.card.give(address, size)
 
     def _drop_forms(self, but: Arrangement | None = None) -> None:
-        for place in [p for p in self._forms if p is not but]:
-            form = self._forms.pop(place)
-            self.card.give(form.address, form.size)
-            self.card.put_back(form.end())
+        forms, card = self._forms, self.card
+        kept = forms.pop(but, None) if but is not None else None
+        while forms:
+            _, form = forms.popitem()
+            card.give(form.address, form.size)
+            card.put_back(form.end())
+        if but is not None and kept is not None:
+            forms[but] = kept
 
 
 class Allocation(_Ranges):
@@ -290,12 +295,12 @@ class Allocation(_Ranges):
         return form
 
     def number(self, wanted: Arrangement, allowed: ValueRange | None, before: DeviceForm | None) -> DeviceForm | None:
-        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`; None for all else, such as a part of
-        the bytes, and outside of the range. before: what it gave for this allocation the last time. Who calls holds the card, and records
+        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`, as who calls knows; None where these are
+        not valid, and outside of the range. before: what it gave for this allocation the last time. Who calls holds the card, and records
         the relayout.
         """
         address = self._linear_at
-        if address is None or not stands_in(wanted, self.nbytes):
+        if address is None:
             return None
         value = wanted.number(self.card.memory(address), self.nbytes, allowed)
         if value is None:
@@ -333,13 +338,6 @@ class Allocation(_Ranges):
     def has_one_form(self) -> bool:
         """Whether all of it lies in one form, and no address is kept for another."""
         return self._linear_at is None and len(self._forms) == 1 and self._reserved is None
-
-    def rewrite(self, form: DeviceForm, filled: NDArray[np.float32]) -> NDArray[np.float32]:
-        """As `adopt`, of the one form that there is, in its place, and of a carrier that is settled; who calls holds the card, and gets the
-        carrier that it had.
-        """
-        self.version += 1
-        return form.renew(filled, self.version)
 
     def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
         """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs

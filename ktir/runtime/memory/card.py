@@ -167,16 +167,21 @@ class Card:
         """
         if not size:
             return _NOWHERE
+        with self._lock:
+            address = self._just_given(size, program)
+        if address is None:
+            address = self._found(size, program)
+        if not program:
+            self._statistics.ranges.append(size)
+        return address
+
+    def _found(self, size: int, program: bool) -> int:
         pool = self._programs if program else self._tensors
         for attempt in range(2):
             with self._lock:
-                address = self._just_given(size, program)
-                if address is None:
-                    self._collect()
-                    address = pool.take(size)
+                self._collect()
+                address = pool.take(size)
             if address is not None:
-                if not program:
-                    self._statistics.ranges.append(size)
                 return address
             if not attempt:
                 self._statistics.retries += 1
@@ -244,7 +249,7 @@ class Card:
                 for observer in self.observers:
                     observer(step)
         if self.clock is process_clock:
-            monitor.note(self.index, steps, self.occupied)
+            monitor.own.note(self.index, steps, self.occupied)
         self.clock.give(current(self.index), *steps, wait=wait)
 
     def carrier(self, entries: int) -> NDArray[np.float32]:
@@ -276,8 +281,9 @@ class Card:
 
     def _just_given(self, size: int, program: bool) -> int | None:
         """The address of the range given back last, if it is one of this size."""
-        if len(self._statistics.asked) > _NOTED or len(self._statistics.steps) > _NOTED:
-            self._statistics.settle()
+        statistics = self._statistics
+        if len(statistics.asked) > _NOTED or len(statistics.steps) > _NOTED:
+            statistics.settle()
         if not self._given_back:
             return None
         last = self._given_back.pop()

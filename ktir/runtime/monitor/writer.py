@@ -109,11 +109,10 @@ class Monitor:
 
     def note(self, index: int, steps: Sequence[Step], memory: Callable[[], tuple[int, int]] | None = None) -> None:
         """A card has done steps. memory: of the card, bytes now and at most."""
-        if index not in self.cards:
-            self._open(index)
-        card = self.cards.get(index)
+        card = self.cards[index] if index in self.cards else self._open(index)
         if card is not None:
-            card.memory = memory or card.memory
+            if memory is not None:
+                card.memory = memory
             card.noted.extend(steps)
 
     def write(self) -> None:
@@ -136,14 +135,14 @@ class Monitor:
                 with suppress(OSError):
                     _sweep(pattern)
 
-    def _open(self, index: int) -> None:
+    def _open(self, index: int) -> _Card | None:
         with self.lock:
             if index in self.cards:
-                return
+                return self.cards[index]
             pattern, first = files.pattern(), not any(self.cards.values())
             self.cards[index] = None
             if pattern is None:
-                return
+                return None
             try:
                 _sweep(pattern)
                 self.cards[index] = _Card(index, files.path(pattern, os.getpid(), index))
@@ -152,33 +151,25 @@ class Monitor:
                     self._told = True
                     why = error.strerror or error
                     log.warning("warning: %s: no metric file can be written at '%s': %s", files.VARIABLE, pattern, why)
-                return
+                return None
             if first:
                 threading.Thread(target=self._run, args=(self._stop,), name="ktir-monitor", daemon=True).start()
+            return self.cards[index]
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(PERIOD):
             self.write()
 
 
-_monitor = Monitor()
-
-
-def monitor() -> Monitor:
-    """That of this process."""
-    return _monitor
-
-
-def note(index: int, steps: Sequence[Step], memory: Callable[[], tuple[int, int]] | None = None) -> None:
-    """See `Monitor.note`."""
-    _monitor.note(index, steps, memory)
+own = Monitor()
+"""That of this process."""
 
 
 def _anew() -> None:
     """The child of a fork has cards of its own, and no thread."""
-    global _monitor
-    _monitor = Monitor()
+    global own
+    own = Monitor()
 
 
-atexit.register(lambda: _monitor.close())
-os.register_at_fork(before=lambda: _monitor.lock.acquire(), after_in_parent=lambda: _monitor.lock.release(), after_in_child=_anew)
+atexit.register(lambda: own.close())
+os.register_at_fork(before=lambda: own.lock.acquire(), after_in_parent=lambda: own.lock.release(), after_in_child=_anew)

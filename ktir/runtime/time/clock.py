@@ -97,11 +97,12 @@ class Clock:
 
     def give(self, stream: Stream, *steps: Step, wait: bool = False) -> None:
         """The host gives steps. wait: until they are done."""
+        given = self._given
         for step in steps:
-            self._given.append((stream, step))
+            given.append((stream, step))
         if wait:
             self.finish(self.record(stream))
-        elif len(self._given) >= _BATCH:
+        elif len(given) >= _BATCH:
             with self._lock:
                 self._queue_given()
 

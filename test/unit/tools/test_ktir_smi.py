@@ -33,13 +33,13 @@ x = np.ones((4, 64), np.float16)
 y = np.zeros_like(x)
 model = double.using(on="chip")
 model(x, y)
-writer.monitor().write()
+writer.own.write()
 print("ready", flush=True)
 for line in sys.stdin:
     with metrics.counted() as launches:
         for _ in range(int(line)):
             model(x, y)
-    writer.monitor().write()
+    writer.own.write()
     print(launches().chip, flush=True)
 """
 

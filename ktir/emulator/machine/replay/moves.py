@@ -184,6 +184,14 @@ class Store:
         out: list[Call] = [(_to_box(launch, self.argument, box.memory, box.buffer.of(flat), self.narrow), ()) for box in self.boxes]
         return out + [(_to_part(launch, self, flat, part), ()) for part in self.parts]
 
+    def mark(self, memory: NDArray[np.bool_]) -> None:
+        """Note which elements of the argument it writes, whatever the values."""
+        for box in self.boxes:
+            window(memory, box.memory)[...] = True
+        for part in self.parts:
+            rows, shift = runs(memory, self.lane, part.lanes)
+            rows[part.memory + shift] = True
+
 
 def _to_box(launch: Launch, argument: int, memory: View, source: F32, narrow: str) -> Callable[[], None]:
     if narrow:

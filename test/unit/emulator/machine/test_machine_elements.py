@@ -1,6 +1,7 @@
 """Element descriptors, gathers and scatters: all executors agree with NumPy, bit for bit; every fault has its place."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 from element_programs import carrier, indexed, linear, relayout
 from literal_runs import literal
 from machine_builds import MNIL, MNIS, Build, Case, program
+from machine_programs import all_cases
 from mutations import ELEMENT, SYNC, carriers, mutate, outcome, same
 
 from ktir.emulator.machine import Machine
@@ -49,6 +51,26 @@ def test_gathers(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_scatters(seed):
     agrees(indexed(seed, scatter=True), seed)
+
+
+def test_what_fills_an_output() -> None:
+    """A machine says that a launch writes all of an output where what that held before does not show, and never where it does."""
+    kinds: Counter[bool] = Counter()
+    for case in [*all_cases().values(), *map(relayout, range(40)), *(indexed(seed, scatter=True) for seed in range(10))]:
+        assert not any(map(Machine(case.program, DATASHEET).fills, (i for i, a in enumerate(case.program.arguments) if a.role != "output")))
+        written = [replace(a, role="output") if a.role == "input_output" else a for a in case.program.arguments]
+        machine = Machine(replace(case.program, arguments=written), DATASHEET)
+        for index in (i for i, a in enumerate(written) if a.role == "output"):
+            found = []
+            for before in (1.0, 2.0):
+                given = carriers(machine.program, case)
+                given[index][...] = before
+                machine.launch(given)
+                found.append(given[index].view(np.uint32))
+            same_bits = np.array_equal(*found)
+            assert machine.fills(index) == same_bits
+            kinds[same_bits] += 1
+    assert min(kinds[True], kinds[False]) > 3, kinds
 
 
 def mutants(count: int, seed: int) -> dict[str, int]:

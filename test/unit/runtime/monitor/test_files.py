@@ -141,11 +141,11 @@ def test_the_child_of_a_fork_has_a_file_of_its_own(pattern: str) -> None:
 import os
 from ktir.runtime.monitor import files, writer
 from ktir.runtime.time.steps import Step
-writer.note(0, [Step("H2D", 1024, 1.0)])
-writer.monitor().write()
+writer.own.note(0, [Step("H2D", 1024, 1.0)])
+writer.own.write()
 if not (child := os.fork()):
-    writer.note(0, [Step("H2D", 2048, 1.0)])
-    writer.monitor().write()
+    writer.own.note(0, [Step("H2D", 2048, 1.0)])
+    writer.own.write()
     print([v for p in files.found(files.pattern()) for m, v in files.MetricFile(p).read_metrics() if m.name == "rxpci"], flush=True)
     os._exit(0)
 os.waitpid(child, 0)
