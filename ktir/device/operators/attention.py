@@ -104,16 +104,16 @@ def fused_attention_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """The gradients of `fused_attention`, in float32."""
+    """The gradients of `fused_attention`, in float32 at least."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     bias = attn_bias if attn_bias is not None and attn_bias.numel() else None
-    gradient, wide = grad_out.to(query.device).float(), value.float()
+    gradient, wide = _wide(grad_out.to(query.device)), _wide(value)
     weights = (_scores(query, key, bias, is_causal, scale) - logsumexp.unsqueeze(-1)).exp()
     of_weights = gradient @ wide.transpose(-2, -1)
-    of_scores = weights * (of_weights - (gradient * out.float()).sum(-1, keepdim=True))
+    of_scores = weights * (of_weights - (gradient * _wide(out)).sum(-1, keepdim=True))
     found: list[Any] = [
-        (of_scores @ key.float() * factor).to(query.dtype),
-        (of_scores.transpose(-2, -1) @ query.float() * factor).to(key.dtype),
+        (of_scores @ _wide(key) * factor).to(query.dtype),
+        (of_scores.transpose(-2, -1) @ _wide(query) * factor).to(key.dtype),
         (weights.transpose(-2, -1) @ gradient).to(value.dtype),
         None if bias is None else of_scores.sum_to_size(bias.shape).to(bias.dtype),
     ]
@@ -121,11 +121,15 @@ def fused_attention_backward(
 
 
 def _scores(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, is_causal: bool, scale: float | None) -> torch.Tensor:
-    scores = query.float() @ key.float().transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = _wide(query) @ _wide(key).transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1).to(scores.device)
         scores = scores.masked_fill(later, -math.inf)
-    return scores if bias is None else scores + bias.float()
+    return scores if bias is None else scores + _wide(bias)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 FUSED = {

@@ -16,7 +16,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 from torch._guards import TracingContext, tracing
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
@@ -64,7 +64,7 @@ class HostRefuses(NoProgram):
 
 _programs: OrderedDict[Hashable, Program | ForNumbers | NoProgram] = OrderedDict()
 _constants: OrderedDict[Hashable, set[Hashable]] = OrderedDict()
-"""By all that such programs have in common: the numbers that are constants of one."""
+"""By all that such programs have in common: the numbers that are constants of one. Those looked for longest ago go."""
 _in_vain: Counter[Hashable] = Counter()
 _lock = RLock()
 
@@ -165,25 +165,40 @@ def _found(key: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any], leave
     places = numbers.changing(op, args, kwargs, leaves)
     constants = places or tuple(k for k, leaf in enumerate(leaves) if type(leaf) in (int, float))
     kind, given = numbers.key_of_kind(op, tree, leaves, constants), tuple(key_of(leaves[k]) for k in constants)
-    before = _constants.setdefault(kind, set())
-    if places and before - {given}:
-        values = [float(leaves[k]) for k in places]
-        for branch in range(_BRANCHES):
-            general = _programs.get((kind, branch))
-            if general is None:
-                general = _programs[kind, branch] = _compiled(op, leaves, tree, places)
-            _programs.move_to_end((kind, branch))
-            if not isinstance(general, numbers.ForNumbers):
-                break
-            if general.takes(*values):
-                return general.program_of(values)
+    before = _numbers_before(kind)
+    if places and before - {given} and (general := _for_any_numbers(kind, op, leaves, tree, places)) is not None:
+        return general
     if constants and given not in before and len(before) >= _MOST_CONSTANTS and config.current().fallback != "error":
         return NoProgram(f"{_MOST_CONSTANTS} programs were compiled that have other numbers")
     before.add(given)
-    while len(_constants) > _MOST:
-        _constants.popitem(last=False)
     program = _programs[key] = _compiled(op, leaves, tree)
     return program
+
+
+def _numbers_before(kind: Hashable) -> set[Hashable]:
+    """The numbers for which there are programs of a kind."""
+    found = _constants.setdefault(kind, set())
+    _constants.move_to_end(kind)
+    while len(_constants) > _MOST:
+        _constants.popitem(last=False)
+    return found
+
+
+def _for_any_numbers(kind: Hashable, op: Any, leaves: list[Any], tree: Any, places: Sequence[int]) -> Program | None:
+    """What the program that takes the numbers at these places as arguments does for those of a call; None where there is none for them."""
+    from ktir.device.operators.numbers import ForNumbers
+
+    values = [float(leaves[k]) for k in places]
+    for branch in range(_BRANCHES):
+        general = _programs.get((kind, branch))
+        if general is None:
+            general = _programs[kind, branch] = _compiled(op, leaves, tree, places)
+        _programs.move_to_end((kind, branch))
+        if not isinstance(general, ForNumbers):
+            return None
+        if general.takes(*values):
+            return general.program_of(values)
+    return None
 
 
 def _compiled(op: Any, leaves: list[Any], tree: Any, places: Sequence[int] = ()) -> Program | ForNumbers | NoProgram:
@@ -214,6 +229,8 @@ def _said(error: Exception, graph: fx.GraphModule | None = None) -> str:
     from ktir.lowering.inductor.running.guarded import of_torch, written
     from ktir.runtime.kernel import OURS
 
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        return "what is in its operands decides what its results are like, and programs are made without it"
     if isinstance(error, KtirError):
         return "; ".join([error.message, *(d.message for d in error.diagnostics[1:] if d.message.startswith(OURS))])
     text = f"{type(error).__name__}: {error}".splitlines()[0]

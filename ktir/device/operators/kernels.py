@@ -94,9 +94,14 @@ def _unfold(self: torch.Tensor, dimension: int, size: int, step: int) -> torch.T
 def _set_part(self: torch.Tensor, source: Any, offset: Any, size: Sequence[int], stride: Sequence[int] = ()) -> torch.Tensor:
     if source.device != self.device:
         raise RuntimeError(f"expected a storage on '{self.device}', but got one on '{source.device}'")
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride or contiguous_strides(size), strict=True))
-    if offset < 0 or (0 not in size and (last + 1) * self.dtype.itemsize > source.nbytes()):
-        raise RuntimeError(f"setStorage: sizes {list(size)} and offset {offset} are out of bounds for storage of size {source.nbytes()}")
+    stride = stride or contiguous_strides(size)
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if len(size) != len(stride):
+        raise RuntimeError(f"unequal size length ({len(size)}) and stride length ({len(stride)})")
+    reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
+    if min(size, default=1) > 0 and reach * self.dtype.itemsize > source.nbytes():  # as on the host, the storage grows
+        resize_storage(source, reach * self.dtype.itemsize)
     return aten.set_.source_Storage_storage_offset.redispatch(_CPU, self, source, offset, size, stride)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ktir.device.tensors.storage import in_turn, on_host
+
 Optional = torch.Tensor | None
 _OF_PLACES, _OF_PADDING = 0, 1
 
@@ -143,7 +145,20 @@ def weight_norm_backward(
     return of_direction.to(v.dtype), (along / lengths).view(g.shape).to(g.dtype)
 
 
+def one_hot(self: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """As PyTorch takes it apart; it looks at the numbers on the host alone, where indices out of range would be refused in other words."""
+    if self.dtype == torch.int64 and self.numel():
+        with in_turn(self):
+            least, most = (int(n) for n in on_host(self).aminmax())
+        if least < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes != -1 and most >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    return torch.ops.aten.one_hot.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, self, num_classes)
+
+
 KERNELS: dict[str, Any] = {
+    "one_hot": one_hot,
     "_pack_padded_sequence": packed,
     "_native_multi_head_attention": attention,
     "_transformer_encoder_layer_fwd": encoder_layer,

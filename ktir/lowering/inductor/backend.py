@@ -31,7 +31,7 @@ from ktir.lowering.inductor.running.guarded import Guarded, written
 from ktir.lowering.inductor.running.origins import refusal, source, type_text
 from ktir.lowering.inductor.running.places import check_places
 from ktir.lowering.inductor.running.products import check_products
-from ktir.lowering.inductor.running.writes import OnlyEager, check_views, check_writes
+from ktir.lowering.inductor.running.writes import EagerRefuses, OnlyEager, as_in_eager, check_views, check_writes
 from ktir.runtime import cache, failures
 from ktir.runtime.memory import forms
 from ktir.version import torch_spyre_is_installed
@@ -80,6 +80,8 @@ def _compiled(options: Mapping[str, Any] | None, gm: fx.GraphModule, inputs: Seq
         try:
             tracing.compiled_one()
             return Guarded(compile_graph(gm, inputs, cached=cached), gm, strict=strict)
+        except EagerRefuses as error:
+            return as_in_eager(in_torch(gm, error), error)
         except (DynamicShape, OnlyEager) as error:
             if isinstance(error, DynamicShape) and not again and (integers := dynamic_integers(gm)):
                 return for_each(f"dynamic shapes: {', '.join(integers)}", specialize=True)

@@ -433,3 +433,31 @@ def test_methods_with_options_of_ours_as_functions(function: Callable[[torch.Ten
     found = torch.compile(function, fullgraph=True, backend="eager")(x)
     assert found.dtype == expected.dtype
     assert torch.equal(found.cpu(), expected.cpu())
+
+
+def test_a_generator_in_a_compiled_function() -> None:
+    """Numbers go on from call to call, as in eager."""
+    generators = [torch.Generator("spyre").manual_seed(3) for _ in range(2)]
+
+    def f(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return x + torch.rand(4, generator=generator, device="spyre")
+
+    x, compiled = torch.ones(4, device="spyre"), torch.compile(f)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(compiled(x, generators[0]), f(x, generators[1]))
+
+
+def test_what_eager_refuses_comes_from_the_call() -> None:
+    """Not from Dynamo, which would wrap it; what stands before it is done."""
+    other = torch.zeros(2, device="spyre")
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.add_(1)
+        return x.add_(1)
+
+    for call in (f, torch.compile(f), torch.compile(f, backend="spyre", options={"fallback": "error"})):
+        with torch.no_grad(), pytest.raises(RuntimeError, match="refers to a single memory location") as caught:
+            call(torch.ones(1, device="spyre").expand(4), other)
+        assert caught.type is RuntimeError
+    assert other.tolist() == [3, 3]

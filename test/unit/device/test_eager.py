@@ -133,6 +133,42 @@ def test_a_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(eager._programs) == 3
 
 
+def test_numbers_that_are_asked_for_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more kinds of operands than are kept, those go that nobody has asked for the longest time."""
+    monkeypatch.setattr(eager, "_constants", eager.OrderedDict())
+    monkeypatch.setattr(eager, "_programs", eager.OrderedDict())
+    monkeypatch.setattr(eager, "_MOST", 2)
+    first, second, third = (torch.arange(n, device="spyre") for n in (3, 4, 5))
+    for x, number in ((first, 2), (second, 2), (first, 3), (third, 2)):
+        x.bitwise_and(number)
+    assert [len(found) for found in eager._constants.values()] == [2, 1]
+
+
+def test_results_are_new_to_autograd(on_chip: None) -> None:
+    """Version 0, as on the host, however often a graph has been called; what is written in place counts."""
+    x = half(4, 4).to("spyre")
+    computed = [
+        x + 1,
+        x @ x,
+        x.sum(),
+        torch.cat([x, x]),
+        x.sort()[0],
+        x.float(),
+        F.layer_norm(x, (4,)),
+        x[torch.tensor([1], device="spyre")],
+    ]
+    assert {t._version for t in computed} == {0}
+    compiled = torch.compile(lambda x: (x * 2 + 1, x.t(), x.sum(0)))
+    written = torch.compile(lambda x: x.add_(1))
+    y = computed[0]
+    for _ in range(6):
+        z = compiled(y)
+        assert (z[0]._version, z[2]._version) == (0, 0)
+        before = y._version
+        written(y)
+        assert y._version > before
+
+
 def test_many_tensors_are_joined_in_groups(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
     compiled: list[Any] = []
     original = eager._compile

@@ -272,3 +272,12 @@ def test_attention_of_mixed_types_is_refused_in_the_same_words() -> None:
             torch.nn.functional.scaled_dot_product_attention(q, k, v)
         said.append(str(refused.value))
     assert said[0] == said[1]
+
+
+def test_results_that_depend_on_what_is_in_operands(heard: list[str]) -> None:
+    """The reason is in the words of the device, not the name of a class of torch's tracing."""
+    scores = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    given = torch.tensor([[1, 2, 3], [3, 2, 1]]), torch.tensor([5, 5]), torch.tensor([3, 3])
+    close(F.ctc_loss(scores.to("spyre"), given[0].to("spyre"), *given[1:]), F.ctc_loss(scores, *given))
+    reason = "what is in its operands decides what its results are like, and programs are made without it"
+    heard.append(f"aten._ctc_loss is falling back to cpu ({reason})")

@@ -76,3 +76,28 @@ def test_a_view_without_elements_stays_one(write: object) -> None:
 def test_a_result_that_the_host_cannot_hold() -> None:
     with pytest.raises(torch.OutOfMemoryError, match=r"the host has no memory for 'aten.arange.+'"):
         torch.arange(1 << 42, device="spyre")
+
+
+SET: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
+    "inside": (1, (3,), (1,)),
+    "beyond the end": (2, (5,), (1,)),
+    "far beyond it": (100, (2, 2), (3, 1)),
+    "of no elements": (100, (0,), (1,)),
+    "before the beginning": (-1, (2,), (1,)),
+    "fewer sizes than strides": (0, (2,), (1, 1)),
+    "a negative size": (0, (-2,), (1,)),
+}
+
+
+@pytest.mark.parametrize("case", SET)
+def test_a_place_in_a_storage(case: str) -> None:
+    """The host's storage grows, or it says what is wrong."""
+    found: list[object] = []
+    for device in ("cpu", "spyre"):
+        whole, new = torch.arange(4.0).to(device), torch.empty(0, device=device)
+        try:
+            new.set_(whole.untyped_storage(), *SET[case])
+            found.append((new.shape, new.stride(), new.storage_offset(), whole.untyped_storage().nbytes(), whole.tolist()))
+        except RuntimeError as error:
+            found.append(str(error))
+    assert found[0] == found[1]

@@ -19,6 +19,7 @@ import torch
 from torch._dynamo import eval_frame, graph_bytecode_inputs, symbolic_convert
 from torch._dynamo.backends import registry
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.variables import script_object
 from torch._dynamo.variables import torch as torch_variables
 from torch._guards import TracingContext
 from torch.fx import _symbolic_trace
@@ -172,6 +173,7 @@ def install(backends: dict[str, Any]) -> None:
     _patch(_symbolic_trace.Tracer, "trace", _noting)
     _patch(_symbolic_trace, "is_fx_symbolic_tracing", _in_this_thread)
     _patch(eval_frame, "get_compiler_fn", functools.partial(_with_context, backends))
+    _patch(script_object.TorchScriptObjectVariable, "is_matching_cls", _but_generators)
     _patch(transformer, "_detect_is_causal_mask", _without_data)
     _patch(torch.backends.mha, "get_fastpath_enabled", _without_kernels)
     _patch(symbolic_convert.InstructionTranslatorBase, "log_graph_break", _with_report)
@@ -181,6 +183,13 @@ def install(backends: dict[str, Any]) -> None:
 def _patch(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(wrapped(original)))
+
+
+def _but_generators(original: Callable[[type], bool]) -> Callable[[type], bool]:
+    """What Dynamo takes for an object without content while it traces. It takes generators of the host for what they are, and so it does
+    those of a device, which are of a class of their own.
+    """
+    return lambda user_cls: not issubclass(user_cls, torch._C.Generator) and original(user_cls)
 
 
 _tracer: ContextVar[bool] = ContextVar("ktir_tracer", default=False)

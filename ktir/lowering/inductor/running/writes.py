@@ -5,7 +5,7 @@ gets wrong runs in eager.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,22 +23,40 @@ _MOST_PLACES = 1 << 20
 _REFUSED = "refers to a single memory location"
 
 
+class EagerRefuses(KtirError):
+    """What eager PyTorch refuses to do, in its words; see `as_in_eager`."""
+
+
 class OnlyEager(Unsupported):
     """A graph that PyTorch itself has to run, as it is."""
 
 
 def check_writes(gm: fx.GraphModule) -> None:
-    """Raise KtirError where eager would, and OnlyEager where eager allows a write that functionalization gets wrong."""
+    """Raise EagerRefuses where eager refuses, and OnlyEager where eager allows a write that functionalization gets wrong."""
     for node in gm.graph.nodes:
         value = _written(node)
         if value is not None and value.layout == torch.strided and _shares(value):
             if (error := _of_eager(node)) is not None:
-                raise KtirError(f"'{_name(node)}' {error}", source(node))
+                raise EagerRefuses(f"'{_name(node)}' {error}", source(node))
             described = f"'{_name(node)}' to a tensor of {type_text(value.shape, value.dtype)} and strides {list(value.stride())}"
             raise OnlyEager(
                 f"{described} is not supported: elements share their place, and PyTorch's tracing does not keep their order", source(node)
             )
     _check_branches(gm)
+
+
+def as_in_eager(run: Callable[..., Any], error: EagerRefuses) -> Callable[..., Any]:
+    """A graph as PyTorch runs it, which does what comes before, and then refuses, at the user's line: what a backend raises while it
+    compiles would come wrapped by Dynamo.
+    """
+
+    def refuse(*inputs: Any) -> Any:
+        try:
+            return run(*inputs)
+        except RuntimeError:
+            raise RuntimeError(str(error)) from None
+
+    return refuse
 
 
 def _check_branches(gm: fx.GraphModule) -> None:

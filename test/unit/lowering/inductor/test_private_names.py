@@ -63,7 +63,7 @@ torch._dynamo.eval_frame get_compiler_fn
 torch._dynamo graph_bytecode_inputs graph_bytecode_inputs.index_to_bytecode_constructor
 torch._dynamo.exc BackendCompilerFailed TorchDynamoException Unsupported
 torch._dynamo.symbolic_convert InstructionTranslatorBase.log_graph_break
-torch._dynamo.variables torch.tracing_state_functions
+torch._dynamo.variables torch.tracing_state_functions script_object script_object.TorchScriptObjectVariable.is_matching_cls
 torch.fx._symbolic_trace is_fx_symbolic_tracing _is_fx_tracing_flag
 torch._C._dynamo guards guards._reinterpret_tensor
 torch.backends.mha get_fastpath_enabled
