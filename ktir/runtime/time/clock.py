@@ -253,17 +253,20 @@ class _Current(threading.local):
 
 
 _current = _Current()
+_defaults: dict[int, Stream] = {}
+"""The default stream of each card."""
+_others = False
+"""Whether some thread has ever asked for another one: until then no thread is asked, which takes time at each launch."""
 
 
 def current(card: int) -> Stream:
     """The stream of a card that this thread gives its steps to."""
-    streams = _current.streams
-    found = streams.get(card)
-    if found is None:
-        found = streams[card] = Stream(card, 0)
-    return found
+    found = _current.streams.get(card) if _others else None
+    return found or _defaults.get(card) or _defaults.setdefault(card, Stream(card, 0))
 
 
 def use(stream: Stream) -> None:
     """Give the steps of this thread to another stream of the card."""
+    global _others
+    _others = True
     _current.streams[stream.card] = stream
