@@ -2,8 +2,9 @@
 
     python test/campaign/device_training.py --programs 100 --seed 0
 
-The oracle is the same training in float64. What the device may differ from it by is what the host differs from it by in float32, 16 times
-over, and 1e-5 of the value: losses of each step, parameters and buffers at the end. Ends with status 1 where a training is wrong.
+The oracle is the same training in float64. What the device may differ from it by is what the host differs from it by in the type of the
+training, 16 times over, and 1e-5 of the value, or four units in the last place of a shorter type: losses of each step, parameters, their
+averages and buffers at the end. Ends with status 1 where a training is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -24,7 +25,8 @@ import torch
 from campaign.spread import judge
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from torch.optim import swa_utils
 from torch.utils.checkpoint import checkpoint
 
 from ktir.runtime import metrics
@@ -40,6 +42,19 @@ class _Attends(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.attention(x, x, x)[0].mean(1)
+
+
+class _Tied(nn.Module):
+    """Words and classes have one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.classes = nn.Embedding(_CLASSES, 8), nn.Linear(8, _CLASSES, bias=False)
+        self.between = nn.Linear(8, 8)
+        self.classes.weight = self.words.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classes(self.between(self.words(x)).tanh().mean(1))
 
 
 class _Again(nn.Module):
@@ -75,6 +90,8 @@ MODELS: dict[str, tuple[Callable[[], list[nn.Module]], Callable[[], torch.Tensor
     "lstm": (lambda: [_Recurs(nn.LSTM), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
     "gru": (lambda: [_Recurs(nn.GRU), nn.Linear(8, _CLASSES)], lambda: torch.randn(2, 3, 6)),
     "directions": (lambda: [weight_norm(nn.Linear(7, 8)), nn.Softplus(), nn.Linear(8, _CLASSES)], lambda: torch.randn(4, 7)),
+    "tied": (lambda: [_Tied()], lambda: torch.randint(0, _CLASSES, (4, 3))),
+    "spectrum": (lambda: [spectral_norm(nn.Linear(7, 8)), nn.ELU(), nn.Linear(8, _CLASSES)], lambda: torch.randn(4, 7)),
     "again": (
         lambda: [_Again(nn.Linear(7, 16), nn.RMSNorm(16), nn.SiLU()), nn.Linear(16, _CLASSES)],
         lambda: torch.randn(4, 7),
@@ -103,27 +120,39 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adadelta": lambda p, **way: torch.optim.Adadelta(p, 0.1, eps=1e-3, **way),
     "lbfgs": lambda p: torch.optim.LBFGS(p, 0.1, max_iter=3),
 }
+WAYS: tuple[dict[str, bool], ...] = ({}, {"foreach": False}, {"foreach": True}, {"fused": True})
+"""How an optimizer goes through its parameters: by its own choice, one by one, taken apart by torch, in one operator."""
+_FUSED = ("sgd", "nesterov", "adam", "adamw", "adagrad")
+TYPES = {torch.float32: 1e-5, torch.float16: 4 * 2.0**-10, torch.bfloat16: 4 * 2.0**-7}
+"""Types of trainings, and what of a value their results may be off by in any case."""
 
 
 class Drawn(NamedTuple):
-    """A training; `way`: how the optimizer goes through its parameters, None for its own choice."""
+    """A training; `dtype`: of parameters and inputs."""
 
     seed: int
     model: str
     loss: str
     optimizer: str
-    way: bool | None
+    way: dict[str, bool]
+    dtype: torch.dtype
     clipped: bool
     gathered: bool
     saved: bool
     scheduled: bool
+    averaged: bool
 
 
 def drawn(seed: int) -> Drawn:
     """The training of a seed."""
     r = random.Random(seed)
     model, loss, optimizer = (r.choice([*table]) for table in (MODELS, LOSSES, OPTIMIZERS))
-    return Drawn(seed, model, loss, optimizer, r.choice((None, False, True)), *(r.random() < 0.4 for _ in range(4)))
+    way, dtype = r.choice(WAYS), r.choice([*TYPES, torch.float32])
+    if optimizer == "lbfgs":
+        way, dtype = {}, torch.float32  # which decides by its own numbers when it is done
+    elif "fused" in way and optimizer not in _FUSED:
+        way = {}
+    return Drawn(seed, model, loss, optimizer, way, dtype, *(r.random() < 0.4 for _ in range(5)))
 
 
 def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -134,8 +163,8 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
     xs = [inputs() for _ in range(_STEPS)]
     model, xs = deepcopy(model).to(dtype).to(device), [(x.to(dtype) if x.is_floating_point() else x).to(device) for x in xs]
     target = torch.randint(0, _CLASSES, (len(xs[0]),)).to(device)
-    way: dict[str, Any] = {} if what.way is None or what.optimizer == "lbfgs" else {"foreach": what.way}
-    optimizer, found = OPTIMIZERS[what.optimizer](model.parameters(), **way), []
+    optimizer, found = OPTIMIZERS[what.optimizer](model.parameters(), **what.way), []
+    average = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.5)) if what.averaged else nn.Module()
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5) if what.scheduled else None
     for x in xs:
 
@@ -152,13 +181,16 @@ def trained(what: Drawn, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
         optimizer.step(step)
         if schedule is not None:
             schedule.step()
+        if isinstance(average, swa_utils.AveragedModel):
+            average.update_parameters(model)
         if what.saved:
             file = io.BytesIO()
             torch.save((model.state_dict(), optimizer.state_dict()), file)
             file.seek(0)
             for each, state in zip((model, optimizer), torch.load(file), strict=True):
                 each.load_state_dict(state)
-    return [t.detach().cpu().double() for t in (*found, *model.parameters(), *model.buffers())]
+    every = (*found, *model.parameters(), *model.buffers(), *average.parameters(), *average.buffers())
+    return [t.detach().cpu().double() for t in every]
 
 
 def finding(seed: int) -> str:
@@ -166,16 +198,16 @@ def finding(seed: int) -> str:
     what = drawn(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exact, host = (trained(what, "cpu", dtype) for dtype in (torch.float64, torch.float32))
+        exact, host = (trained(what, "cpu", dtype) for dtype in (torch.float64, what.dtype))
         try:
             with metrics.counted() as launches:
-                got = trained(what, "spyre", torch.float32)
+                got = trained(what, "spyre", what.dtype)
         except Exception as error:
             return f"{what}: {type(error).__name__}: {error}"
     if not launches().chip:
         return f"{what}: nothing ran on the chip"
     for number, (mine, theirs, wanted) in enumerate(zip(got, host, exact, strict=True)):
-        bound = 16 * (theirs - wanted).abs().max() + 1e-5 * wanted.abs().max() + 1e-7
+        bound = 16 * (theirs - wanted).abs().max() + TYPES[what.dtype] * wanted.abs().max() + 1e-7
         if not bool(((mine - wanted).abs() <= bound).all()):
             return f"{what}: result {number} is off by {(mine - wanted).abs().max():.2e}, more than {bound:.2e}"
     return ""

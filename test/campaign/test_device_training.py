@@ -32,5 +32,9 @@ def test_what_differs_is_seen(ran_on: str, off: float, said: str, monkeypatch: p
 
 def test_what_is_drawn_is_of_all_kinds() -> None:
     drawn = [device_training.drawn(seed) for seed in range(200)]
-    for number, table in ((1, device_training.MODELS), (2, device_training.LOSSES), (3, device_training.OPTIMIZERS)):
-        assert {d[number] for d in drawn} == set(table)
+    assert {d.model for d in drawn} == set(device_training.MODELS)
+    assert {d.loss for d in drawn} == set(device_training.LOSSES)
+    assert {d.optimizer for d in drawn} == set(device_training.OPTIMIZERS)
+    assert {d.dtype for d in drawn} == set(device_training.TYPES)
+    assert all(any(d.way == way for d in drawn) for way in device_training.WAYS)
+    assert {d.averaged for d in drawn} == {False, True}
