@@ -10,12 +10,13 @@ from ktir.analysis.attributes.levels import constant_of
 from ktir.analysis.flat_rules import check
 from ktir.diagnostics import Unsupported, location_names, some_of
 from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Contraction, Generic
 from ktir.mlir import func, ir, is_a, linalg, named
 from ktir.target import is_byte_float
 
-Kind = Literal["load", "store", "gather", "scatter", "fill", "pointwise", "reduction", "contraction"]
+Kind = Literal["load", "store", "gather", "scatter", "fill", "pairs", "pointwise", "reduction", "contraction"]
 
 
 def refuse(op: ir.Operation, text: str) -> Unsupported:
@@ -153,7 +154,14 @@ def _generic(op: ir.Operation) -> list[Node]:
     return [Node(op, kind, [*g.inputs, op.results[0]], loops, generic=g, contraction=contraction)]
 
 
-_READERS = named({ktdp.LoadOp: _load, ktdp.StoreOp: _store, linalg.FillOp: _fill, linalg.GenericOp: _generic})
+def _pairs(op: ir.Operation) -> list[Node]:
+    """What makes pairs walks its operand with a loop of its own, of which two trips are one of the result's."""
+    rank, along = len(shape_of(op.results[0])), ir.IntegerAttr(op.attributes["dimension"]).value
+    made = list(range(rank))
+    return [Node(op, "pairs", [op.operands[0], op.results[0]], [[rank if d == along else d for d in made], made])]
+
+
+_READERS = named({kt.PairBytesOp: _pairs, ktdp.LoadOp: _load, ktdp.StoreOp: _store, linalg.FillOp: _fill, linalg.GenericOp: _generic})
 
 
 def memory_of(view: ir.Value) -> Memory:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from ktir.analysis.attributes.broken import Broken
 from ktir.analysis.attributes.levels import constant_of
 from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, named, names, tensor
@@ -19,7 +20,7 @@ Rule = Callable[[ir.Operation], None]
 
 OPS = frozenset(names(
     func.FuncOp, func.ReturnOp, func.CallOp, *PLACES, ktdp.RegionTerminatorOp, ktdp.LoadOp, ktdp.StoreOp, tensor.EmptyOp,
-    linalg.FillOp, linalg.GenericOp, linalg.YieldOp,
+    linalg.FillOp, linalg.GenericOp, linalg.YieldOp, kt.PairBytesOp,
 ))  # fmt: skip
 """Ops of the level besides the scalar ones."""
 

@@ -21,6 +21,7 @@ from ktir.cost.bodies import stick_cycles, widening_cycles
 from ktir.cost.problem import MatmulShape
 from ktir.cost.softmax import Sticks
 from ktir.dialects import ktdp
+from ktir.dialects.byte_pairs import makes_pairs
 from ktir.dialects.structured import Generic
 from ktir.mlir import ir, is_a, linalg
 from ktir.target import Target
@@ -135,7 +136,7 @@ class Op(_Item):
     work: int
     """Cycles of the vector unit per stick."""
     positional: bool = False
-    """Whether the body computes with its position."""
+    """Whether what a stick is computed of depends on where it stands: a body computes with its position, or two sticks become one."""
 
     @cached_property
     def extents(self) -> dict[int, int]:
@@ -292,7 +293,7 @@ class _Reader:
             walks=walks,
             row_loops=tuple(loops),
             work=stick_cycles(g, self.target),
-            positional=any(is_a(o, linalg.IndexOp) for o in g.body_ops),
+            positional=makes_pairs(g) or any(is_a(o, linalg.IndexOp) for o in g.body_ops),
         )
         return item
 

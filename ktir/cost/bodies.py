@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ktir.dialects.structured import Generic
-from ktir.dialects.vector_kinds import byte_kind, is_folded, keeps_lane, kind_of
+from ktir.dialects.vector_kinds import byte_kind, is_folded, keeps_lane, kind_of, rounding_kind
 from ktir.isa.cycles import kind_cycles
 from ktir.mlir import ir
-from ktir.target import LANES, Target, is_byte, is_byte_float
+from ktir.target import LANES, TWOS, Target, is_byte, is_byte_float
 
 
 def stick_cycles(g: Generic, target: Target) -> int:
@@ -18,6 +18,13 @@ def scalar_cycles(op: ir.Operation, target: Target) -> int:
     """Cycles per stick of one op of a body."""
     kind = None if keeps_lane(op) or is_folded(op) else kind_of(op)
     return kind_cycles(kind, target) if kind is not None else 0
+
+
+def pairing_cycles(pairs: str, target: Target) -> int:
+    """Cycles per stick in which numbers become pairs of bytes: both are rounded, then put together."""
+    format_ = TWOS[pairs]
+    narrow = "fptosi" if format_.letter == "i" else rounding_kind(format_.hosts[0])
+    return 2 * kind_cycles(narrow, target) + kind_cycles(format_.two, target)
 
 
 def widening_cycles(g: Generic, target: Target) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from ktir.dialects._foundation.base import Attribute, Dialect, Operation, Pure, Spread, report
 from ktir.dialects._ktdp.types import AccessTileType
 from ktir.mlir import ext, ir
+from ktir.target import LANES, is_two
 
 MOST_VALUES = 8
 
@@ -235,6 +236,35 @@ class SortOp(Operation, dialect=Ktir, name="sort", traits=[Pure]):
 
     def check(self) -> str | None:
         return _along_fault(self)
+
+
+class PairBytesOp(Operation, dialect=Ktir, name="pair_bytes", traits=[Pure]):
+    """Numbers of one byte, two of which are an element of 16 bits, as matmuls of such take them along K. Along the dimension every block of
+    128 numbers becomes 64 pairs: pair j has numbers j and 64 + j, so that no lane moves. Operands are floats that hold a number of one byte
+    each; others are rounded to one as `arith.truncf`, or lose their fraction and all but 8 bits as `arith.fptosi`.
+
+        %p = ktir.pair_bytes %x dimension = 1 : tensor<4x256xf16> -> tensor<4x128xvector<2xf8E4M3FN>>
+    """
+
+    pairs: ext.Result[ir.RankedTensorType]
+    values: ext.Operand[ir.RankedTensorType]
+
+    required = {"dimension": ir.IntegerAttr}
+    assembly = "$values `dimension` `=` integer($dimension) attr-dict `:` type($values) `->` type($pairs)"
+
+    def check(self) -> str | None:
+        values, pairs = self.operands[0].type, self.results[0].type
+        dimension = ir.IntegerAttr(self.attributes["dimension"]).value
+        if not 0 <= dimension < values.rank:
+            return f"expects a dimension of '{values}', but got {dimension}"
+        if not is_two(pairs.element_type) or str(values.element_type) not in ("f16", "bf16", "f32"):
+            return f"expects f16, bf16 or f32 as pairs of numbers of one byte, but got '{pairs}' for '{values}'"
+        extent = values.shape[dimension]
+        shape = [extent // 2 if d == dimension else n for d, n in enumerate(values.shape)]
+        if extent % (2 * LANES) or pairs.shape != shape:
+            wanted = f"whole blocks of {2 * LANES} numbers along dimension {dimension} and half as many pairs"
+            return f"expects {wanted}, but got '{pairs}' for '{values}'"
+        return None
 
 
 def _types(types: Sequence[ir.Type]) -> str:

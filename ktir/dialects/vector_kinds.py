@@ -10,10 +10,11 @@ from typing import Any
 from ktir.arithmetic.elementary import FLOAT_PREDICATES
 from ktir.arithmetic.integers import PREDICATES
 from ktir.diagnostics import KtirError, close_to
+from ktir.dialects.byte_pairs import MAKE_PAIR
 from ktir.dialects.structured import SUM_OF_TWO
 from ktir.isa.kinds import KINDS
 from ktir.mlir import ir
-from ktir.target import BYTES, HALVES, is_byte_float, is_half, type_letter
+from ktir.target import BYTES, HALVES, TWOS, is_byte_float, is_half, is_two, type_letter
 
 _FUNCTIONS = """exp log sqrt rsqrt tanh erf floor ceil trunc round roundeven exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan
 sinh cosh asinh acosh atanh cbrt copysign powf atan2 fma"""
@@ -78,10 +79,14 @@ def is_folded(op: ir.Operation) -> bool:
 
 def kind_of(op: ir.Operation) -> str | None:
     """The kind that computes a scalar op, or None if the vector unit has none for it and its types."""
+    if op.name == MAKE_PAIR:
+        return TWOS[str(op.results[0].type)].two if is_two(op.results[0].type) else None
     letters = "".join("i" if str(v.type) == "i8" and op.name == "arith.sitofp" else type_letter(v.type) for v in op.operands)
     result = type_letter(op.results[0].type) if len(op.results) == 1 else ""
     if op.name == "arith.truncf" and is_byte_float(op.results[0].type):
         result = "f"  # a value among those of that type, which is all that is done in one
+    if op.name == "arith.fptosi" and str(op.results[0].type) == "i8":
+        result = "i"  # of which a pair takes the low bits
     if len(letters) != len(op.operands) or not result:
         return None
     kind = _candidate(op, letters)
@@ -124,7 +129,7 @@ def declared_kind(op: ir.Operation) -> str | None:
 
 def is_scalar_op(op: ir.Operation) -> bool:
     """Whether an op computes single numbers, whatever the types: every level has such ops in bodies."""
-    return op.name.partition(".")[0] in ("arith", "math") or op.name == SUM_OF_TWO or declared_kind(op) is not None
+    return op.name.partition(".")[0] in ("arith", "math") or op.name in (SUM_OF_TWO, MAKE_PAIR) or declared_kind(op) is not None
 
 
 def _fits(name: str, letters: str, result: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic import elementary, floats, integers, numerics
+from ktir.arithmetic import elementary, floats, integers, numerics, pairs
 from ktir.isa.kinds import KINDS, Kind
 
 F32 = NDArray[np.float32]
@@ -95,6 +95,18 @@ def _byte_of(kind: Kind) -> Callable[..., F32]:
     return apply
 
 
+def _pair(kind: Kind) -> Callable[..., F32]:
+    """Two bytes as the 16 bits that a lane holds."""
+    element, whole = pairs.ELEMENTS[kind.makes], kind.takes == "ii"
+
+    def apply(x: F32, y: F32, out: F32 | None = None) -> F32:
+        first, second = ((v.view(np.int32) if whole else v) for v in (x, y))
+        lanes = pairs.bits(first, second, element).astype(np.uint32).view(np.float32)
+        return lanes if out is None else _copied(lanes, out)
+
+    return apply
+
+
 def _on_lanes(kind: Kind) -> Callable[..., F32]:
     compute, count = _compute(kind.name), len(kind.takes)
 
@@ -114,6 +126,8 @@ def _function(kind: Kind) -> Callable[..., F32]:
         return _select
     if kind.opens:
         return _byte_of(kind)
+    if kind.makes:
+        return _pair(kind)
     return numerics.PLAIN.get(kind.name) or (_on_integers(kind.name) if kind.takes == "ii" else _on_lanes(kind))
 
 

@@ -25,6 +25,8 @@ class Kind:
     cost: Cost = "simple"
     opens: str = ""
     """Of one that takes a byte out of 16 bits: which pair it is of."""
+    makes: str = ""
+    """Of one that puts two bytes into 16 bits: which pair that is."""
 
     @property
     def rounds(self) -> bool:
@@ -66,6 +68,7 @@ _ALL = [
         for part in ("lo", "hi")
     ),
     *_of("toe4m3 toe5m2", "f", "f"),
+    *(Kind(f"{name}x2", takes, "i", makes=f"{name}x2") for name, takes in (("e4m3", "ff"), ("e5m2", "ff"), ("i8", "ii"))),
 ]
 
 _FORMULAS: dict[str, str] = {
@@ -125,6 +128,9 @@ _FORMULAS: dict[str, str] = {
     "e5m2hi": "the f8E5M2 whose bits are bits 8 to 15",
     "toe4m3": "the nearest f8E4M3FN, of two as near the one whose fraction is even; ±448 for all beyond, infinities too",
     "toe5m2": "the nearest f8E5M2, of two as near the one whose fraction is even; an infinity for |x| ≥ 61440",
+    "e4m3x2": "the bits of the nearest f8E4M3FN of x, as `toe4m3` finds it, as bits 0 to 7, that of y as bits 8 to 15",
+    "e5m2x2": "the bits of the nearest f8E5M2 of x, as `toe5m2` finds it, as bits 0 to 7, that of y as bits 8 to 15",
+    "i8x2": "bits 0 to 7 of x, and those of y as bits 8 to 15",
     "i8lo": "bits 0 to 7, read with sign",
     "i8hi": "bits 8 to 15, read with sign",
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-SIZES = (1, 2, 3, 17, 32, 63, 64, 65, 96, 127, 128, 129, 130, 192, 200, 257, 320)
+SIZES = (1, 2, 3, 17, 32, 63, 64, 65, 96, 127, 128, 129, 130, 192, 200, 256, 257, 320, 384)
 ROWS = (1, 1, 2, 3, 7, 31, 33, 64, 65, 100, 130)
 HALVES = (torch.float16, torch.bfloat16)
 CODES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.uint8)

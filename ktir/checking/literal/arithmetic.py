@@ -237,6 +237,8 @@ BITS: dict[str, Callable[..., Lane]] = {
     **{f"to{name}": partial(lambda x, kind: byte(narrowed(x, kind), kind), kind=name) for name in ONES},
     **{f"{name}lo": partial(lambda x, kind: byte(x & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
     **{f"{name}hi": partial(lambda x, kind: byte(x >> 8 & 255, kind), kind=name) for name in ("e4m3", "e5m2", "i8")},
+    **{f"{name}x2": partial(lambda x, y, kind: narrowed(x, kind) | narrowed(y, kind) << 8, kind=name) for name in ONES},
+    "i8x2": lambda x, y: x & 255 | (y & 255) << 8,
     "sitofp": lambda x: lane(float(signed(x))),
     "uitofp": lambda x: lane(float(x)),
     **dict.fromkeys(("fptosi", "fptoui"), lambda x: wrapped(math.trunc(number(x))) if math.isfinite(number(x)) else 0),

@@ -339,7 +339,7 @@ class _Reader:
                     refuse(g.op, "spreads sums, which come from PT element for element")
                 operands.append(Operand(None, None, self.table.operand(i, half)))
                 continue
-            loops = [g.loop_of(i, d) for d in range(3)]
+            tile, loops = _walked(g, i, tile, stick_loop, sticks)
             if not (loops[0] in (stick_loop, None) and loops[1] in (row_loop, None) and loops[2] in (lane_loop, None)):
                 refuse(g.op, "reads an operand in another order than it computes")
             by_row, by_stick = loops[1] is not None, loops[0] is not None
@@ -430,6 +430,22 @@ def _rows_of_pairs(store: ir.Operation) -> tuple[int | None, ...]:
         and any(str(a.type) in BYTES for a in Generic(producer.operation).body.arguments)
     )
     return (0, 1) if of_bytes else (None,)
+
+
+def _one_of_two(stick: ir.AffineExpr) -> int | None:
+    """Whether the first loop reads the first or the second one of each two sticks; None for another walk."""
+    two = ir.AffineMap.get(1, 0, [stick]) if isinstance(stick, ir.AffineBinaryExpr) else None
+    return None if two is None else {"(d0) -> (d0 * 2)": 0, "(d0) -> (d0 * 2 + 1)": 1}.get(str(two))
+
+
+def _walked(g: Generic, operand: int, tile: Tile, stick_loop: int, sticks: int) -> tuple[Tile, list[int | None]]:
+    """What is read of an operand, every other stick where pairs are made of two, and the loop of each of its dims."""
+    loops, first = [g.loop_of(operand, d) for d in range(3)], _one_of_two(g.maps[operand].results[0])
+    if first is None:
+        return tile, loops
+    if any(c.lanes or (c.dim == 0 and c.step) for c in tile.clips) or tile.shape[0] != 2 * sticks:
+        refuse(g.op, "makes pairs of sticks that are not all there")
+    return tile.every_other_stick(first), [stick_loop, *loops[1:]]
 
 
 def _is_sum(value: ir.Value) -> bool:

@@ -63,6 +63,10 @@ ROUNDED = {"f8E4M3FN": "toe4m3", "f8E5M2": "toe5m2"}
 """Float of one byte -> the kind that rounds to it."""
 
 
+PAIRED = {"vector<2xf8E4M3FN>": "e4m3x2", "vector<2xf8E5M2>": "e5m2x2", "vector<2xi8>": "i8x2"}
+"""Two numbers of one byte -> the kind that puts them into 16 bits."""
+
+
 def half_of(type_: ir.Type) -> str:
     """The float of 16 bits that a type is, empty for others."""
     return str(type_) if isinstance(type_, ir.F16Type | ir.BF16Type) else ""
@@ -77,6 +81,8 @@ def kind(op: ir.Operation) -> str | None:
             return f"cmpf_{_CMPF[number]}" if letters == "ffm" and _CMPF[number] else None
         signed_truth = letters == "mmm" and _CMPI[number][0] == "s"  # there true is -1, a mask 1
         return f"cmpi_{_CMPI[number]}" if letters in ("iim", "mmm") and not signed_truth else None
+    if op.name == "vector.from_elements":
+        return PAIRED.get(str(op.results[0].type)) if len(op.operands) == 2 else None
     if op.name == "arith.truncf" and (to := str(op.results[0].type)) in ROUNDED:
         return ROUNDED[to] if letters == "ff" else None
     if op.name == "math.fma":

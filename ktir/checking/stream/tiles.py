@@ -63,6 +63,12 @@ class Tile:
         shape, strides = (self.shape[0], self.shape[1] // 2, *self.shape[2:]), (self.strides[0], 2 * self.strides[1], *self.strides[2:])
         return replace(self, first=replace(self.first, at=self.first.at + row * self.strides[1]), shape=shape, strides=strides)
 
+    def every_other_stick(self, first: int) -> Tile:
+        """The sticks 2s + `first`, where nothing clips those."""
+        at = self.first.at + first * self.strides[0]
+        shape, strides = (self.shape[0] // 2, *self.shape[1:]), (2 * self.strides[0], *self.strides[1:])
+        return replace(self, first=replace(self.first, at=at), shape=shape, strides=strides)
+
 
 @dataclass(frozen=True)
 class IndirectTile:

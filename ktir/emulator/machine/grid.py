@@ -192,6 +192,8 @@ def _grid(w: Word, sources: list[int]) -> int:
             if not sources[0] & _of(pair):
                 raise _Unopened(f"takes a byte by '{w['kind']}' out of entries that are no {pair}")
             return _of(*HALVES) if KINDS[w["kind"]].gives == "f" else 0
+        case Does.FUNCTION if pair := KINDS[w["kind"]].makes:
+            return _of(pair)
         case Does.FUNCTION if w["kind"] in IN_BYTES:
             return _of(*HALVES)
         case Does.FUNCTION:

@@ -253,6 +253,8 @@ class Plan:
                 flat = _flat(arrays[buffer.argument], element)
                 for low, high in ranges:
                     _leave(carrier[low:high], flat[low:high], element)
+                if _is_joined(arrays[buffer.argument], element):
+                    arrays[buffer.argument].reshape(-1).view(RAW)[: 2 * flat.size] = pairs.parted(flat)
         for number, step in self.deferred:
             step.finish(_flat(arrays[number], step.source.element))
 
@@ -302,10 +304,17 @@ _HOST: dict[str, type] = {
 def _flat(array: NDArray[Any], element: str) -> NDArray[Any]:
     flat = array.reshape(-1)
     host = np.dtype(_HOST[element])
+    if _is_joined(array, element):
+        return pairs.joined(flat.view(RAW))
     if array.dtype.name == RAW or array.itemsize < host.itemsize:
         flat = flat.view(RAW)
         return flat[: flat.size // host.itemsize * host.itemsize].view(host)
     return flat if flat.dtype == host else flat.view(host)
+
+
+def _is_joined(array: NDArray[Any], element: str) -> bool:
+    """Whether elements are pairs of bytes that lie one after the other in an array."""
+    return element in PAIRS and array.itemsize == 1
 
 
 def _enter(source: NDArray[Any], carrier: NDArray[Any], element: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ktir.diagnostics import Unsupported, location_text, refused
+from ktir.dialects.byte_pairs import stick_of_pair
 from ktir.dialects.structured import IDENTITY, Generic
 from ktir.isa.program import Word, word
 from ktir.isa.units import Unit
@@ -74,6 +75,14 @@ def _rows(tile: Tile, first: int) -> Tile:
     return replace(tile, anchor=anchor, shape=(tile.shape[0], tile.shape[1] // 2, *tile.shape[2:]), strides=strides)
 
 
+def _every_other_stick(tile: Tile, first: int) -> Tile:
+    """The sticks 2s + `first` of a tile; nothing clips them."""
+    if any(clip.lanes or (clip.dim == 0 and clip.step) for clip in tile.clips) or tile.shape[0] % 2:
+        raise refused(tile.op, "is on sticks that are not all there, of which pairs are made")
+    anchor = replace(tile.anchor, constant=tile.anchor.constant + first * tile.strides[0])
+    return replace(tile, anchor=anchor, shape=(tile.shape[0] // 2, *tile.shape[1:]), strides=(2 * tile.strides[0], *tile.strides[1:]))
+
+
 def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target: Tile, machine: Target, part: int = 0) -> Action:
     """An op, or of one that reads bytes the `part` of its rows; tiles are of those."""
     number = operands.source_id(g.op)
@@ -88,6 +97,7 @@ def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target
     accesses = [operands.touch(Unit.LXSU, target, True, halved=halved or target.per_corelet)]
     program: dict[Unit, list[Word]] = {}
     for i, tile in enumerate(tiles):
+        parity = stick_of_pair(g, i)
         check_walk(g, i, (stick_loop, row_loop, lane_loop), (sticks, target.shape[1], 0))
         if tile is None:
             if len(list(g.inputs[i].uses)) != 1:
@@ -95,7 +105,10 @@ def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target
             program[Unit.PT] = [word("pto", number)]
             streams.append(Stream("P", "each"))
             continue
-        by_stick = g.loop_of(i, 0) == stick_loop and sticks > 1
+        whole = tile  # whose rows the corelets share, whichever sticks of them are read
+        if parity is not None:
+            tile = _every_other_stick(tile, parity)
+        by_stick = (parity is not None or g.loop_of(i, 0) == stick_loop) and sticks > 1
         by_row = g.loop_of(i, 1) == row_loop
         splat = g.loop_of(i, 2) is None
         walk: Walk = [(rows, 1 if by_row else None)]
@@ -111,7 +124,7 @@ def _vector(operands: Operands, g: Generic, tiles: Sequence[Tile | None], target
         fifo = f"I{len(pushes)}"
         pushes.append(word("push", number, lx=lx, fifo=fifo))
         streams.append(Stream(fifo, "start" if once else "each"))
-        accesses.append(operands.touch(Unit.LXLU, tile, False, halved=by_row and halved))
+        accesses.append(operands.touch(Unit.LXLU, whole, False, halved=by_row and halved))
     if len(pushes) > 1:
         pushes.insert(0, word("par", number, streams=len(pushes)))
     if pushes:

@@ -218,8 +218,9 @@ class _Kernel:
         moved = {loops[place]: loops[i] for i, place in enumerate(places)}
         clone = self.mapping[_value(item.value)].owner
         g = Generic(clone)
-        walks = [[loop if loop is None else moved.get(loop, loop) for loop in g.walk(i)] for i in range(len(g.maps))]
-        set_maps(clone, [affine_map(len(g.iterators), walk) for walk in walks])
+        loops = len(g.iterators)
+        interchange = affine_map(loops, [moved.get(loop, loop) for loop in range(loops)])
+        set_maps(clone, [ir.AffineMap.get(loops, 0, [e.compose(interchange) for e in m.results]) for m in g.maps])
         renumber(g.body_ops, moved)
 
     def _clone(self, op: ir.Operation) -> None:

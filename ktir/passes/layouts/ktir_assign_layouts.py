@@ -113,7 +113,7 @@ def _build(ops: PhysicalOps, tensors: PhysicalTensors, node: Node) -> None:
         tensors.store(node)
         copy_kernel(node.op, last_op())
     elif node.kind != "fill":
-        build = {"pointwise": ops.pointwise, "reduction": ops.reduction, "contraction": ops.contraction}
+        build = {"pairs": ops.pairs, "pointwise": ops.pointwise, "reduction": ops.reduction, "contraction": ops.contraction}
         made = tensors.gather(node) if node.kind == "gather" else build[node.kind](node)
         if node.kind != "gather":
             copy_kernel(node.op, made.value.owner)

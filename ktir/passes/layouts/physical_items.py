@@ -12,7 +12,7 @@ from ktir.analysis.items import Contraction, Item, Op, Pointwise, Reduction, Sto
 from ktir.analysis.memory_order import Region
 from ktir.analysis.pads import folded_pad, unsafe_divisions
 from ktir.analysis.seen_keys import keys_of_rows
-from ktir.cost.bodies import stick_cycles, widening_cycles
+from ktir.cost.bodies import pairing_cycles, stick_cycles, widening_cycles
 from ktir.cost.softmax import Sticks
 from ktir.mlir import ir
 from ktir.passes.layouts.many_keys import mark_many_keys
@@ -67,7 +67,7 @@ class PhysicalItems:
         if node.kind in ("store", "scatter"):
             self.of_node[node] = self._store(node)
             return
-        build = {"pointwise": self._pointwise, "reduction": self._reduction, "contraction": self._contraction}
+        build = {"pairs": self._pairs, "pointwise": self._pointwise, "reduction": self._reduction, "contraction": self._contraction}
         form = build[node.kind](node)
         assert form.maker is not None
         self.of_node[node] = form.maker
@@ -199,10 +199,16 @@ class PhysicalItems:
         made = self._item(Pointwise, node, forms, [*walks, tuple(range(rows + 2))], range(1, rows + 1), positional=positional)
         return _Form(made.value, 0.0 if masked else pad, made)
 
+    def _pairs(self, node: Node) -> _Form:
+        (form, *_), ((_, *others), *_), rows = self._inputs(node)
+        walks: list[Walk] = [(None, *others), (None, *others), tuple(range(rows + 2))]
+        made = self._item(Pointwise, node, [form, form], walks, range(1, rows + 1), positional=True)
+        return _Form(made.value, None, made)
+
     def _work(self, node: Node) -> int:
         if node not in self.roles.work:
-            assert node.generic is not None
-            self.roles.work[node] = stick_cycles(node.generic, self.target)
+            g = node.generic
+            self.roles.work[node] = pairing_cycles(dtype_of(node.result), self.target) if g is None else stick_cycles(g, self.target)
         return self.roles.work[node]
 
     def _folded(self, node: Node, shown: list[float | None]) -> float | None:
@@ -255,7 +261,6 @@ class PhysicalItems:
     def _item(
         self, kind: Callable[..., Op], node: Node, forms: list[_Form], walks: list[Walk], row_loops: range, *, positional: bool = False
     ) -> Op:
-        assert node.generic is not None
         value, stick, groups = self._made(node.result)
         tensor = self._tensor((value, stick, groups), shape_of(value), stick, groups, dtype_of(value))
         tensor.made = True

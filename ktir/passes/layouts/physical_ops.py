@@ -8,6 +8,7 @@ import numpy as np
 
 from ktir.analysis.flat import Node, shape_of
 from ktir.analysis.pads import folded_pad, unsafe_divisions
+from ktir.dialects.byte_pairs import paired
 from ktir.dialects.structured import IDENTITY, Generic, affine_map, clone_ops, constant, element_of, elementwise, fill, generic, padded
 from ktir.layout import Digit, Layout
 from ktir.mlir import ir, tensor
@@ -53,6 +54,12 @@ class PhysicalOps:
 
         value = elementwise([t.value for t in inputs], empty(layout), body, maps)
         return Tensor(value, layout, 0.0 if mask else pad)
+
+    def pairs(self, node: Node) -> Tensor:
+        """Build an op that makes pairs of bytes."""
+        (source, *_), _, _ = self._inputs(node)
+        layout = self._result_layout(node)
+        return Tensor(paired(source.value, empty(layout)), layout, None)
 
     def reduction(self, node: Node) -> Tensor:
         """Build a reduction."""

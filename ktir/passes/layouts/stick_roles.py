@@ -70,6 +70,9 @@ def pool_memory(value: ir.Value, made: Stick, read: Iterable[Stick]) -> Memory:
 
 def configurations(node: Node) -> list[Configuration]:
     """What can lie in the stick at an op, the preferred one first: the last dimension of the result."""
+    if node.kind == "pairs":
+        along = node.loops[0].index(len(node.rows))
+        return [(along, along)]
     if node.kind == "reduction":
         assert node.generic is not None
         loops: Sequence[Stick] = [node.generic.iterators.index("reduction")]

@@ -8,6 +8,7 @@ from ktir.analysis.attributes.residents import resident_of
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects._foundation import affine
+from ktir.dialects.byte_pairs import makes_pairs
 from ktir.dialects.structured import IDENTITY, SUMS, Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, scf, tensor
 from ktir.passes.levels.function_rules import moves_residents
@@ -189,7 +190,9 @@ def _is_linear(offset: ir.Value) -> bool:
 
 
 def projected(op: ir.Operation) -> None:
-    """Maps are projected permutations plus constants: no sums, no divisions, no loop twice."""
+    """Maps are projected permutations plus constants: no sums, no divisions, no loop twice. What makes pairs of bytes reads two sticks."""
+    if makes_pairs(Generic(op)):
+        return
     for attribute in ir.ArrayAttr(op.attributes["indexing_maps"]):
         loops = []
         for result in ir.AffineMapAttr(attribute).value.results:

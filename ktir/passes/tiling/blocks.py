@@ -14,6 +14,7 @@ from ktir.analysis.scalars.expressions import Tree
 from ktir.cost.softmax import Sticks
 from ktir.diagnostics import refused
 from ktir.dialects import ktdp
+from ktir.dialects.byte_pairs import makes_pairs, paired
 from ktir.dialects.structured import Generic, affine_map, element_of, fill, generic, index_constant, index_sum
 from ktir.mlir import arith, ir, is_a, linalg, scf, tensor
 from ktir.passes.tiling.plan.tile_facts import TileFacts
@@ -226,6 +227,9 @@ def _store(op: ir.Operation, place: Window | IndirectWindow, block: ir.Value, st
 
 def rebuilt(g: Generic, inputs: list[ir.Value], init: ir.Value) -> ir.Value:
     """The same op on blocks: of its row loops, one over the block's rows is left."""
+    if makes_pairs(g):
+        with g.op.location:
+            return paired(inputs[0], init)
     rows = row_loops(g)
     others = [loop for loop in range(len(g.iterators)) if loop not in rows]
     at = 1 if g.is_pointwise else 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from ktir.arithmetic.carriers import BF16, bits_of
 from ktir.arithmetic.numerics import decode, encode, f16_to_f32, f32_to_f16, round_to
+from ktir.arithmetic.pairs import view_of_pairs
 from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Copy, Layout
 from ktir.package import HostTensor, ValueRange
@@ -83,7 +84,8 @@ def as_array(tensor: Any, name: str, element: str = "f16") -> np.ndarray:
 def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequence[int], name: str, element: str = "") -> np.ndarray:
     """A strided view of the memory behind `array`; offset and strides in elements, strides may be 0.
 
-    element: the type of KTIR that it is of; where that is two elements of the array, all counts are of such.
+    element: the type of KTIR that it is of; where that is two elements of the array, all counts are of such, and the result is a copy
+    of them (`ktir.arithmetic.pairs`).
 
     Raises KtirError where the view would leave the elements that the array itself spans, and for arrays with negative strides.
     """
@@ -93,8 +95,10 @@ def host_view(array: np.ndarray, offset: int, size: Sequence[int], strides: Sequ
     spanned = 1 + sum((n - 1) * abs(s) // item for n, s in zip(array.shape, array.strides, strict=True)) if array.size else 0
     flat = np.lib.stride_tricks.as_strided(array, (spanned,), (item,))
     if is_two(element):
-        flat = flat[: spanned // 2 * 2].view(np.uint8).view(np.uint16)
-        spanned, item = flat.size, flat.itemsize
+        try:
+            return view_of_pairs(flat.view(np.uint8), 2 * offset, size, strides)
+        except ValueError as error:
+            raise KtirError(f"argument '{name}': {error}") from error
     last = offset + sum((n - 1) * s for n, s in zip(size, strides, strict=True))
     if prod(size) and (offset < 0 or last >= spanned or min(strides, default=0) < 0):
         raise KtirError(f"argument '{name}' expects at least {last + 1} elements, but got shape {tuple(array.shape)} that spans {spanned}")
@@ -243,8 +247,6 @@ def from_device(
     values = layout.unpack(device).reshape(view.shape)
     if layout.is_byte:
         np.copyto(view.view(np.uint8), values)
-    elif is_two(layout.dtype):
-        np.copyto(view, bits_of(values), casting="unsafe")
     elif view.dtype in CODES:
         np.copyto(view.view(np.uint8), encode(CODES[view.dtype], values))
     elif values.dtype == view.dtype and values.dtype in (np.float16, BF16):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.carriers import bits_of, waiting_type
+from ktir.arithmetic.pairs import put_pairs, view_of_pairs
 from ktir.diagnostics import KtirError
 from ktir.layout import Digit, Layout
 from ktir.package import ValueRange
@@ -64,8 +65,10 @@ class View(NamedTuple):
         return np.dtype(BITS.get(self.dtype, self.dtype))
 
     def of(self, linear: NDArray[np.uint8]) -> NDArray[Any]:
-        """The elements in an allocation's linear bytes. Raises KtirError where these end before them."""
+        """The elements in an allocation's linear bytes; of pairs of bytes a copy. Raises KtirError where these end before them."""
         try:
+            if self.is_pairs:
+                return view_of_pairs(linear, 2 * self.offset, self.size, self.strides)
             if not linear.size and 0 not in self.size:
                 raise ValueError  # of a buffer without bytes NumPy does not ask where it ends
             kind, offset, strides = _in_bytes(self)
@@ -73,6 +76,11 @@ class View(NamedTuple):
         except (TypeError, ValueError) as error:
             got = f"{self.dtype} {list(self.size)} with strides {list(self.strides)} from {self.offset} on"
             raise KtirError(f"expects a view of the {linear.size} bytes of an allocation, but got {got}") from error
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether an element is two of one byte, see `ktir.arithmetic.pairs`."""
+        return self.dtype.endswith("_x2")
 
     def is_all_of(self, nbytes: int) -> bool:
         """Whether these are all elements of so many bytes, each one once."""
@@ -151,6 +159,10 @@ class Arrangement:
 
     def unpack(self, carrier: NDArray[Any], linear: NDArray[np.uint8], allowed: ValueRange | None = None, own: Owned = None) -> None:
         """A carrier's elements to where they belong. own: see `from_device`."""
+        if self.view.is_pairs:
+            bits = bits_of(self.layout.unpack(carrier))
+            put_pairs(bits, linear, 2 * self.view.offset, self.view.size, self.view.strides)
+            return
         from_device(self._values(carrier), self.layout, self._elements(linear), allowed, own)
 
     def settle(self, carrier: NDArray[np.float32]) -> None:

@@ -107,3 +107,27 @@ func.func @f(%x: tensor<4xf32>) {
   %s = ktir.sort %x dimension = 0 : tensor<4xf32> -> tensor<4xf16>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<192x4xf16>) {
+  // expected-error@+1 {{'ktir.pair_bytes' op expects whole blocks of 128 numbers along dimension 0 and half as many pairs, but got 'tensor<96x4xvector<2xi8>>' for 'tensor<192x4xf16>'}}
+  %p = ktir.pair_bytes %x dimension = 0 : tensor<192x4xf16> -> tensor<96x4xvector<2xi8>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<128x4xf16>) {
+  // expected-error@+1 {{'ktir.pair_bytes' op expects a dimension of 'tensor<128x4xf16>', but got 2}}
+  %p = ktir.pair_bytes %x dimension = 2 : tensor<128x4xf16> -> tensor<64x4xvector<2xi8>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<128x4xi32>) {
+  // expected-error@+1 {{'ktir.pair_bytes' op expects f16, bf16 or f32 as pairs of numbers of one byte, but got 'tensor<64x4xvector<2xi8>>' for 'tensor<128x4xi32>'}}
+  %p = ktir.pair_bytes %x dimension = 0 : tensor<128x4xi32> -> tensor<64x4xvector<2xi8>>
+  return
+}

@@ -24,3 +24,10 @@ func.func @ops(%base: index, %x: tensor<4x8xf32>, %n: tensor<4x8xi16>, %i: tenso
   %k, %o = ktir.sort %s, %n dimension = 1 {descending, stable} : tensor<4x8xf32>, tensor<4x8xi16> -> tensor<4x8xf32>, tensor<4x8xi16>
   return %k : tensor<4x8xf32>
 }
+
+// CHECK-LABEL: func.func @pairs(
+func.func @pairs(%x: tensor<256x4xf16>) -> tensor<128x4xvector<2xi8>> {
+  // CHECK: ktir.pair_bytes %{{.*}} dimension = 0 : tensor<256x4xf16> -> tensor<128x4xvector<2xi8>>
+  %p = ktir.pair_bytes %x dimension = 0 : tensor<256x4xf16> -> tensor<128x4xvector<2xi8>>
+  return %p : tensor<128x4xvector<2xi8>>
+}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic import numerics
+from ktir.arithmetic import elementary, numerics
 from ktir.diagnostics import Unsupported
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance
@@ -24,7 +24,18 @@ from ktir.emulator.reference.ops.indirect_steps import Scatter
 from ktir.emulator.reference.ops.structured_steps import put_off
 from ktir.emulator.reference.record.recorder import Recorder
 from ktir.emulator.reference.tape.tape import Binder, Call, Step
-from ktir.emulator.reference.tape.values import CARRIERS, ELEMENT_BYTES, AccessTile, Buffer, IndirectTile, Storage, Tensor, View, is_float
+from ktir.emulator.reference.tape.values import (
+    CARRIERS,
+    ELEMENT_BYTES,
+    PAIRS,
+    AccessTile,
+    Buffer,
+    IndirectTile,
+    Storage,
+    Tensor,
+    View,
+    is_float,
+)
 from ktir.mlir import ir
 
 
@@ -243,6 +254,40 @@ def combine(body: Body, arguments: list[Any], where: Where) -> list[Any]:
         else:
             raise Unsupported(f"{where} has a combiner with '{entry.where.op}', which the executor does not support", where.location)
     return [value(y) for y in body.yields]
+
+
+@executes("ktir.pair_bytes")
+def _pair_bytes(op: OpReader) -> Action:
+    axis, element = 1 + ir.IntegerAttr(op.attribute("dimension")).value, op.result_type(0).element
+    (values,), (result,), single = op.operands, op.results, PAIRS[element]
+
+    def pair(inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> None:
+        ((x,), (y,)) = inputs, outputs
+        blocks, into = x.reshape(*x.shape[:-1], -1, 2, numerics.STICK), y.reshape(*y.shape[:-1], -1, numerics.STICK)
+        into.real, into.imag = (_narrowest(blocks[..., half, :], single) for half in (0, 1))
+        if not np.shares_memory(into, y):
+            y[...] = into.reshape(y.shape)
+
+    def action(rec: Recorder) -> None:
+        value = rec.tensor(values)
+        shape = value.at.shape
+        tiles = value.at.present[0]
+        halved = tuple(n // 2 if d == axis else n for d, n in enumerate(shape))
+        made = rec.temporary(halved, (tiles, *halved[1:]), element)
+        step = _Along(
+            (value if tiles > 1 else value.moved(value.at.tiles(0, 1)),), (made if tiles > 1 else made.moved(made.at.tiles(0, 1)),)
+        )
+        step.function, step.axis = pair, axis
+        rec.count(op.where.op, prod(halved[1:]))
+        rec.emit(step)
+        rec.set(result, made)
+
+    return action
+
+
+def _narrowest(x: NDArray[Any], element: str) -> NDArray[Any]:
+    """Floats as those of one byte, or their whole part as an i8."""
+    return elementary.from_float(x, "i32").astype(np.int8) if element == "i8" else numerics.round_to(element, x)
 
 
 @executes("ktir.sort")

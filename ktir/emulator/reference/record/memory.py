@@ -29,6 +29,7 @@ from ktir.emulator.reference.tape.values import (
     simplify,
     tile_runs,
 )
+from ktir.target import LANES
 
 __all__ = ["Memory"]
 
@@ -217,6 +218,8 @@ class Memory:
 
     def _check_buffer(self, access: Access, buffer: Buffer) -> None:
         limit = (_MOST_BYTES if buffer.size is None else buffer.size) // ELEMENT_BYTES[access.element]
+        if access.element in PAIRS:
+            limit -= limit % LANES  # they are what blocks of bytes are
         for part in access.parts:
             for run in part.runs:
                 low, high = access.at(part, run).span()

@@ -307,8 +307,8 @@ def _groups(access: Access, part: Part, count: int) -> Iterator[tuple[Strided, N
 
 def _tiles_of(value: Tensor | Overlay) -> int:
     """On how many tiles a value is there."""
-    at = value.at if isinstance(value, Tensor) else value.base.at
-    return at.shape[0] if at.strides[0] else 1 << 30
+    parts = [value] if isinstance(value, Tensor) else [value.base, value.patch]
+    return min(part.at.shape[0] if part.at.strides[0] else 1 << 30 for part in parts)
 
 
 def _only(tile: int, count: int) -> NDArray[np.bool_]:

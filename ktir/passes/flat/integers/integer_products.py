@@ -60,7 +60,7 @@ class _Operand:
         self.dim, self.floats = dim, None
         self.conversion = conversion_of(value.owner)
         if self.conversion is None:
-            self.floats = _as_floats(Generic(value.owner))
+            self.floats = as_floats(Generic(value.owner))
 
     def part(self, start: int, extent: int) -> ir.Value:
         """Elements `start` and on along the dim, as f16."""
@@ -81,7 +81,7 @@ def _with(numbers: list[int], place: int, number: int) -> list[int]:
     return [*numbers[:place], number, *numbers[place + 1 :]]
 
 
-def _as_floats(made: Generic) -> ir.Value:
+def as_floats(made: Generic) -> ir.Value:
     """What `widened_bytes` gives, as f16 instead."""
     f16 = ir.F16Type.get()
 

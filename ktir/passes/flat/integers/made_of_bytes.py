@@ -12,6 +12,8 @@ from ktir.target import is_byte_float, is_half
 
 _CONVERSIONS = names(arith.ExtFOp, arith.SIToFPOp, arith.TruncFOp)
 _WIDENINGS = names(arith.ExtSIOp)
+WIDENINGS = (*_CONVERSIONS, *_WIDENINGS)
+"""Ops that make a wider number of a byte. What one rounds to holds every float of one byte."""
 _MOST_INPUTS = 3
 """Tensors that the vector unit reads at once."""
 _COMPUTED = names(

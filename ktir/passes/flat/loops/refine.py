@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ktir.dialects import ktdp
+from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, affine_map, maps_of, set_maps
 from ktir.mlir import func, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import collapsed, expanded
 from ktir.passes.flat.memory.windows import groups_of, shape, shown
+
+_COMPUTES = (linalg.GenericOp, kt.PairBytesOp)
+"""Ops whose loops are split."""
 
 
 def split_loops(function: func.FuncOp) -> None:
@@ -38,6 +42,11 @@ def split_loops(function: func.FuncOp) -> None:
         _split_rows(op)
 
 
+def _dimension(op: ir.Operation) -> int:
+    """Along which dim an op makes pairs."""
+    return ir.IntegerAttr(op.attributes["dimension"]).value
+
+
 def split_loop(op: ir.Operation, loop: int, factors: Sequence[int]) -> None:
     """Let a loop of a generic be several, outer to inner; what it walks is expanded, and what it makes collapsed for others."""
     _own_accumulators([op])
@@ -53,7 +62,7 @@ def _reshapes_computed(op: ir.Operation) -> bool:
     """Whether an op reshapes what another one computes, for one that computes."""
     if not is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp):
         return False
-    return is_a(op.operands[0].owner, linalg.GenericOp) and any(is_a(use.owner, linalg.GenericOp) for use in op.results[0].uses)
+    return is_a(op.operands[0].owner, *_COMPUTES) and any(is_a(use.owner, *_COMPUTES) for use in op.results[0].uses)
 
 
 def _split_rows(op: ir.Operation) -> None:
@@ -109,7 +118,7 @@ class _Loops:
 
     values: dict[ir.Value, set[int]] = field(default_factory=dict)
     loops: dict[ir.Value, set[int]] = field(default_factory=dict)
-    """Of generics, by their first result."""
+    """Of ops that compute, by their first result."""
 
     def reach(self, value: ir.Value, dim: int) -> bool:
         """Take in a dim and all that follows; whether all of these are loops that may be split: none reduced, none of columns."""
@@ -121,11 +130,16 @@ class _Loops:
             self.values[value].add(dim)
             near = [(use.owner.operation, use.operand_number) for use in value.uses]
             owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-            if is_a(owner, linalg.GenericOp, linalg.FillOp):
+            if is_a(owner, *_COMPUTES, linalg.FillOp):
                 near.append((owner, len(owner.operands) - len(owner.results) + list(owner.results).index(value)))
             for op, operand in near:
                 if is_a(op, linalg.FillOp) and operand == 1:
                     todo += [(op.operands[1], dim), (op.results[0], dim)]
+                elif is_a(op, kt.PairBytesOp):
+                    if dim == _dimension(op):
+                        return False
+                    self.loops.setdefault(op.results[0], set()).add(dim)
+                    todo += [(op.operands[0], dim), (op.results[0], dim)]
                 elif is_a(op, linalg.GenericOp):
                     more = self._through(op, operand, dim)
                     if more is None:
@@ -189,7 +203,13 @@ class _Split:
             if value not in inside:
                 self._expand(value)
         for result, loops in self.loops.items():
-            self._generic(result.owner.operation, loops)
+            op = result.owner.operation
+            if is_a(op, kt.PairBytesOp):
+                before = sum(loop < _dimension(op) for loop in loops)
+                moved = _dimension(op) + before * (len(self.factors) - 1)
+                op.attributes["dimension"] = ir.IntegerAttr.get(op.attributes["dimension"].type, moved)
+            else:
+                self._generic(op, loops)
         for value in inside:
             self._retype(value)
 

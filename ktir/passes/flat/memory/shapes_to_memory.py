@@ -51,6 +51,7 @@ class ShapesToMemory:
                 tensor.InsertSliceOp: self._insert,
                 tensor.PadOp: self._pad,
                 kt.MaterializeOp: self._materialize,
+                kt.PairBytesOp: self._pair,
             }
         )
         for op in ops:
@@ -201,6 +202,9 @@ class ShapesToMemory:
             box = buffer.window.slice(low, inner, [1] * len(low), range(len(low)))
             put(self._ready(op.operands[0], op), buffer.base, box)
         self.places.found[result] = buffer
+
+    def _pair(self, op: ir.Operation) -> None:
+        op.operands[0] = self._ready(op.operands[0], op)
 
     def _materialize(self, op: ir.Operation) -> None:
         """Memory that indices are read from, or data: where the tensor lies, unless that may be written, else a pool."""

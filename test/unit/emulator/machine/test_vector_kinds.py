@@ -107,7 +107,7 @@ def test_every_kind_computes_a_scalar_op() -> None:
     comparisons = {f"cmpf_{p}" for p in scalars._CMPF if p} | {f"cmpi_{p}" for p in scalars._CMPI}
     declared = {getattr(op, "vector_kind", None) for op in vars(spyreop).values()} - {None, ""}
     rounding = {"addh", "addb", "addl"}  # a reduction by `addf` whose accumulator has 16 bits
-    bytes_ = {*scalars.OPENED.values(), *scalars.ROUNDED.values()}
+    bytes_ = {*scalars.OPENED.values(), *scalars.ROUNDED.values(), *scalars.PAIRED.values()}
     assert KINDS.keys() == set(scalars._TABLE.values()) | comparisons | declared | rounding | bytes_
 
 

@@ -72,11 +72,57 @@ def test_products(element, order):
 def test_moves(element, given):
     """Whoever only moves pairs gives what was there, out of an array of an odd number of elements too."""
     pair = f"vector<2x{element}>"
-    x, y = numbers(element, 130 if given == "bits" else 131), np.zeros(130, np.uint8)
+    x, y = numbers(element, 256 if given == "bits" else 259), np.zeros(256, np.uint8)
     kind = {"bytes": np.uint8, "bits": np.uint16, "typed": np.int8}[given]
-    text = kernel(["%x", "%y"], load("%v", "%x", (65,), element=pair) + store("%v", "%y", (65,), element=pair))
+    text = kernel(["%x", "%y"], load("%v", "%x", (128,), element=pair) + store("%v", "%y", (128,), element=pair))
     ktir.execute(text, args=[x.view(kind), y.view(kind)])
-    np.testing.assert_array_equal(y, x[:130])
+    np.testing.assert_array_equal(y, x[:256])
+
+
+@pytest.mark.parametrize("element", TYPES)
+def test_halves_of_a_block_are_pairs(element):
+    """Of 128 bytes the lower 64 are the first numbers of pairs, the upper 64 the second ones."""
+    pair = f"vector<2x{element}>"
+    x, y = numbers(element, 256), np.zeros(128, np.uint16)
+    text = kernel(["%x", "%y"], load("%v", "%x", (128,), element=pair) + store("%v", "%y", (128,), element=pair))
+    ktir.execute(text, args=[x, y])
+    np.testing.assert_array_equal(y & 255, x.reshape(2, 2, 64)[:, 0].reshape(-1))
+    np.testing.assert_array_equal(y >> 8, x.reshape(2, 2, 64)[:, 1].reshape(-1))
+
+
+def test_bytes_that_are_no_whole_block_are_not_there():
+    text = kernel(["%x", "%y"], load("%v", "%x", (64,), element="vector<2xi8>") + store("%v", "%y", (64,), element="vector<2xi8>"))
+    with pytest.raises(KtirError, match="reads elements 0 to 63 of 'argument 0' of 0 elements"):
+        ktir.execute(text, args=[numbers("i8", 127), np.zeros(128, np.uint8)])
+
+
+SPECIAL = [0.0, -0.0, 448.0, -448.0, 464.0, 465.0, 1e4, -1e4, 61440.0, 60000.0, np.inf, -np.inf, np.nan, 2.0**-10, 2.0**-9, 1.5 * 2.0**-17]
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+@pytest.mark.parametrize("element", TYPES)
+def test_floats_become_pairs_as_pytorch_narrows_them(element, dimension):
+    shape = [3, 2]
+    shape[dimension] = 384
+    x = RNG.normal(0, 40, shape).astype(np.float16).astype(np.float32)
+    if element == "i8":
+        x = np.clip(np.rint(x), -128, 127)
+    else:
+        x.reshape(-1)[: len(SPECIAL)] = SPECIAL
+    pair, half = f"vector<2x{element}>", [n // 2 if d == dimension else n for d, n in enumerate(shape)]
+    text = kernel(
+        ["%x", "%y"],
+        load("%v", "%x", tuple(shape), element="f32")
+        + f"%p = ktir.pair_bytes %v dimension = {dimension} : {tensor(tuple(shape), 'f32')} -> {tensor(tuple(half), pair)}\n"
+        + store("%p", "%y", tuple(half), element=pair),
+    )
+    y = np.zeros(half, np.uint16)
+    ktir.execute(text, args=[x, y])
+    found, want = np.moveaxis(y, dimension, -1), torch.from_numpy(np.moveaxis(x, dimension, -1).copy()).to(TYPES[element])
+    both = np.stack([found.reshape(-1, 3, 64) & 255, found.reshape(-1, 3, 64) >> 8], 2).astype(np.uint8)
+    wanted = want.double().numpy().reshape(-1, 3, 2, 64)
+    np.testing.assert_array_equal(values(element, both), wanted)
+    np.testing.assert_array_equal(np.signbit(values(element, both))[wanted == 0], np.signbit(wanted)[wanted == 0])
 
 
 def test_another_body_is_taken_pair_by_pair():
@@ -85,8 +131,8 @@ def test_another_body_is_taken_pair_by_pair():
         "%wa = arith.sitofp %a : vector<2xi8> to vector<2xf32>\n%p = arith.mulf %wa, %wa : vector<2xf32>\n"
         "%s = vector.reduction <add>, %p, %c : vector<2xf32> into f32\nlinalg.yield %s : f32\n"
     )
-    a, y = numbers("i8", 3, 64), np.zeros((3, 2), np.float32)
-    ktir.execute(product("i8", 3, 64, 2, body), args=[a, numbers("i8", 2, 64), y])
+    a, y = numbers("i8", 3, 128), np.zeros((3, 2), np.float32)
+    ktir.execute(product("i8", 3, 128, 2, body), args=[a, numbers("i8", 2, 128), y])
     np.testing.assert_array_equal(y, np.broadcast_to((values("i8", a) ** 2).sum(1, keepdims=True), (3, 2)))
 
 
@@ -97,11 +143,11 @@ def test_what_has_no_meaning_on_pairs_is_refused():
     )
     with pytest.raises(KtirError, match=r"'math.exp' op is on pairs of numbers, which the executor does not support"):
         ktir.execute(
-            product("f8E5M2", 3, 64, 2, body), args=[numbers("f8E5M2", 3, 64), numbers("f8E5M2", 2, 64), np.zeros((3, 2), np.float32)]
+            product("f8E5M2", 3, 128, 2, body), args=[numbers("f8E5M2", 3, 128), numbers("f8E5M2", 2, 128), np.zeros((3, 2), np.float32)]
         )
 
 
 def test_pairs_of_another_type_are_refused():
-    arrays = [numbers("f8E5M2", 3, 64), numbers("f8E5M2", 2, 64).view(np.int8), np.zeros((3, 2), np.float32)]
+    arrays = [numbers("f8E5M2", 3, 128), numbers("f8E5M2", 2, 128).view(np.int8), np.zeros((3, 2), np.float32)]
     with pytest.raises(KtirError, match="reads 'argument 1' as vector<2xf8E5M2>, but it is an array of i8"):
-        ktir.execute(product("f8E5M2", 3, 64, 2), args=arrays)
+        ktir.execute(product("f8E5M2", 3, 128, 2), args=arrays)

@@ -1,4 +1,5 @@
-"""arith and vector on pairs of numbers (`PAIRS`): those that make a product of two operands whose elements are pairs."""
+"""arith and vector on pairs of numbers (`PAIRS`): what makes one of two numbers of one byte, and what makes a
+product of two operands whose elements are pairs."""
 
 from __future__ import annotations
 
@@ -15,6 +16,19 @@ from ktir.emulator.reference.dialects.scalar.arith import deliver
 @on_pairs("arith.extf", "arith.sitofp", "arith.extsi")
 def _widen(op: OpReader) -> ScalarOp:
     return ScalarOp(op.result_type().element, form="copy")  # all of one byte are exact in what holds any pair
+
+
+@on_pairs("vector.from_elements")
+def _from_elements(op: OpReader) -> ScalarOp:
+    if len(op.operands) != 2:
+        raise op.unsupported("does not make a pair of two numbers")
+    return ScalarOp(op.result_type().element, deliver(_both, 2))
+
+
+def _both(a: Any, b: Any) -> Any:
+    result = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), np.complex64)
+    result.real, result.imag = a, b
+    return result
 
 
 def _products(a: Any, b: Any) -> Any:

@@ -1,0 +1,156 @@
+"""Products of activations that the program itself quantises: the array multiplies them as pairs of bytes. PyTorch's float64 says what is
+right. Scales are powers of two and activations exact where a quotient would be rounded in another way than eager PyTorch rounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ktir
+from ktir.assembly import parse_module
+from ktir.checking.levels import check_levels
+from ktir.context import context
+from ktir.emulator.machine import Machine
+from ktir.lowering.compile import pipeline
+from ktir.lowering.ktir_to_spyre.convert_ktir_to_spyre import lower_program
+from ktir.mlir import ir
+from ktir.pipeline import run_pipeline
+from ktir.runtime import executable
+from ktir.target import DATASHEET
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+SIZES = [(1, 128, 64), (2, 256, 100), (33, 384, 65), (130, 128, 200)]
+
+Function = Callable[..., torch.Tensor]
+
+
+def whole(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """To int8; the sums are i32."""
+    return torch.ops.aten._int_mm((x * 16).round().clamp(-128, 127).to(torch.int8), w.t())
+
+
+def small(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """To the type of the weights."""
+    one = torch.ones((), dtype=torch.float32)
+    return torch.ops.aten._scaled_mm((x * 4).to(w.dtype), w.t(), one, one, out_dtype=torch.float32)
+
+
+def inputs(m: int, k: int, n: int, weights: torch.dtype, dtype: torch.dtype = torch.bfloat16) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(m + k + n)
+    x = torch.randn(m, k, generator=draw).to(dtype) * 3
+    if weights == torch.int8:
+        return x, torch.randint(-128, 128, (n, k), dtype=torch.int8, generator=draw)
+    return x, (torch.randn(n, k, generator=draw) * 5).to(weights)
+
+
+def launched(f: Callable[..., Any], *given: torch.Tensor) -> Any:
+    """What the chip makes of it, in one launch."""
+    torch._dynamo.reset()
+    with executable.recorded() as launches, torch.no_grad():
+        got = torch.compile(f, backend="spyre", dynamic=False, options={"fallback": "error"})(*given)
+    assert len(launches) == 1
+    return got
+
+
+def program(f: Function, *given: torch.Tensor) -> Machine:
+    """The machine of its program."""
+    with torch.no_grad():
+        text = ktir.capture(f, *given)
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, pipeline(DATASHEET.cores))
+        return Machine(lower_program(module), DATASHEET)
+
+
+def halves(machine: Machine) -> set[str]:
+    """What the array multiplies."""
+    return {w["half"] for k in machine.program.kernels for words in k.units.values() for w in words if w.op == "mm"}
+
+
+@pytest.mark.usefixtures("on_chip")
+@pytest.mark.parametrize("size", SIZES)
+def test_integers_are_exact(size: tuple[int, int, int]) -> None:
+    x, w = inputs(*size, torch.int8)
+    codes = (x.float() * 16).to(x.dtype).float().round().clamp(-128, 127)
+    assert torch.equal(launched(whole, x, w).double(), codes.double() @ w.double().t())
+
+
+@pytest.mark.usefixtures("on_chip")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("weights", [E4M3, E5M2])
+@pytest.mark.parametrize("size", SIZES)
+def test_floats_are_rounded_once_per_block(size: tuple[int, int, int], weights: torch.dtype, dtype: torch.dtype) -> None:
+    x, w = inputs(*size, weights, dtype)
+    a, b = (x * 4).to(weights).double(), w.double().t()
+    got, exact = launched(small, x, w), a @ b
+    blocks = size[1] // 128
+    assert ((got.double() - exact).abs() <= (2 * blocks + 1) * 2.0**-24 * (a.abs() @ b.abs())).all()
+    if blocks == 1:  # one rounding
+        assert torch.equal(got, exact.float())
+
+
+@pytest.mark.usefixtures("on_chip")
+@pytest.mark.parametrize("rows", [(2, 33), (4, 16), (1, 5, 3)])
+def test_activations_of_several_dims(rows: tuple[int, ...]) -> None:
+    """Which the product has as one."""
+    x, w = inputs(int(np.prod(rows)), 256, 65, torch.int8)
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        q = (x * 16).round().clamp(-128, 127).to(torch.int8)
+        return torch.ops.aten._int_mm(q.view(-1, 256), w.t()).view(*rows, 65) * 2
+
+    codes = (x.float() * 16).to(x.dtype).float().round().clamp(-128, 127)
+    got = launched(f, x.view(*rows, 256), w)
+    assert torch.equal(got.double(), (codes.double() @ w.double().t()).view(*rows, 65) * 2)
+
+
+@pytest.mark.usefixtures("on_chip")
+def test_what_else_reads_the_codes_has_them() -> None:
+    """The sum of a row's codes, as zero points of weights need it, and the codes themselves."""
+    x, w = inputs(33, 256, 64, torch.int8)
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        q = (x * 16).round().clamp(-128, 127).to(torch.int8)
+        return torch.ops.aten._int_mm(q, w.t()), q.sum(-1, dtype=torch.int32), q
+
+    codes = (x.float() * 16).to(x.dtype).float().round().clamp(-128, 127).double()
+    product, sums, given = launched(f, x, w)
+    assert torch.equal(product.double(), codes @ w.double().t())
+    assert torch.equal(sums.double(), codes.sum(-1))
+    assert torch.equal(given.double(), codes)
+
+
+@pytest.mark.parametrize("size", [(3, 256, 64), (130, 1024, 512), (1, 512, 200)])
+@pytest.mark.parametrize("weights", [torch.int8, E4M3])
+def test_every_level_has_the_same_values(size: tuple[int, int, int], weights: torch.dtype) -> None:
+    x, w = inputs(*size, weights)
+    f = whole if weights == torch.int8 else small
+    with torch.no_grad():
+        text = ktir.capture(f, x, w)
+    out = np.zeros((size[0], size[2]), np.int32 if weights == torch.int8 else np.float32)
+    bits = w.numpy() if weights == torch.int8 else w.view(torch.uint8).numpy()
+    assert check_levels(text, [x.view(torch.int16).numpy().view(np.uint16), bits, out])[-1].exact
+
+
+@pytest.mark.parametrize(
+    ("weights", "pair"),
+    [(torch.int8, "i8x2"), *(pytest.param(*other, marks=pytest.mark.long) for other in ((E4M3, "e4m3x2"), (E5M2, "e5m2x2")))],
+)
+def test_they_are_multiplied_at_twice_the_rate(weights: torch.dtype, pair: str) -> None:
+    """And the whole takes less than the same product in bfloat16."""
+    x, w = inputs(512, 1024, 1024, weights)
+    product = whole if weights == torch.int8 else small
+    machine = program(lambda x, w: (product(x, w).float() * 2.0**-8).to(x.dtype), x, w)
+    plain = program(lambda x, w: x @ w.t(), x, w.to(x.dtype))
+    assert halves(machine) == {pair}
+    assert machine.report.cycles < 0.95 * plain.report.cycles
+
+
+@pytest.mark.parametrize("depth", [64, 130, 192])
+def test_depths_without_whole_blocks_are_multiplied_one_by_one(depth: int) -> None:
+    assert halves(program(whole, *inputs(5, depth, 64, torch.int8))) == {"f16"}
