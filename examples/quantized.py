@@ -32,6 +32,13 @@ HIGHEST = {torch.float8_e4m3fn: 28.0, torch.int8: 127.0}
 """The largest quantised weight. FP8 has 448, but sums of such products leave float16, while a sixteenth loses nothing that counts."""
 
 
+def _known(name: str) -> str:
+    """A format; `choices` would refuse that none is given."""
+    if name not in FORMATS:
+        raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(FORMATS)}")
+    return name
+
+
 class Quantized(nn.Module):
     """A linear layer whose weights have one byte, with a scale per output channel."""
 
@@ -76,7 +83,7 @@ def exchanged(ours: torch.Tensor, theirs: torch.Tensor) -> int:
 def main() -> int:
     """Print the table; 1 if some format finds other sentences first than float32."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("formats", nargs="*", choices=FORMATS, metavar="format", help=f"{', '.join(FORMATS)}; all where none is given")
+    parser.add_argument("formats", nargs="*", type=_known, metavar="format", help=f"{', '.join(FORMATS)}; all where none is given")
     chosen = parser.parse_args().formats or FORMATS
     search.transformers.utils.logging.set_verbosity_error()
     search.transformers.utils.logging.disable_progress_bar()

@@ -49,9 +49,9 @@ def test_search_ranks_as_eager(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_weights_of_one_byte_find_the_same_sentences(tmp_path: Path) -> None:
-    out = run("quantized.py", "float8_e4m3fn", "int8", cache=tmp_path)
-    assert out.count("the same first") == 2
-    assert [float(size) for size in re.findall(r"(\d+\.\d) MiB +\d+\.\d MiB", out)] == [33.1, 33.1]
+    out = run("quantized.py", cache=tmp_path)
+    assert out.count("the same first") == 4
+    assert [float(size) for size in re.findall(r"(\d+\.\d) MiB +\d+\.\d MiB", out)][-2:] == [33.1, 33.1]
 
 
 @pytest.mark.turn
