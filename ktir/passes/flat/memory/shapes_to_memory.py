@@ -204,7 +204,8 @@ class ShapesToMemory:
         self.places.found[result] = buffer
 
     def _pair(self, op: ir.Operation) -> None:
-        op.operands[0] = self._ready(op.operands[0], op)
+        with ir.InsertionPoint(op), op.location:
+            op.operands[0] = self._ready(op.operands[0], op)
 
     def _materialize(self, op: ir.Operation) -> None:
         """Memory that indices are read from, or data: where the tensor lies, unless that may be written, else a pool."""

@@ -109,6 +109,39 @@ def test_activations_of_several_dims(rows: tuple[int, ...]) -> None:
     assert torch.equal(got.double(), (codes.double() @ w.double().t()).view(*rows, 65) * 2)
 
 
+def codes(x: torch.Tensor) -> torch.Tensor:
+    return (x * 16).round().clamp(-128, 127).to(torch.int8)
+
+
+SEEN: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "put together along the sum": ((5, 192), lambda x: codes(torch.cat([x[:, 63:], x[:, :127]], 1))),
+    "put together behind": ((5, 192), lambda x: torch.cat([codes(x[:, 63:]), codes(x[:, :127])], 1)),
+    "rows put together": ((6, 256), lambda x: torch.cat([codes(x[4:]), codes(x[:3])])),
+    "a part": ((5, 300), lambda x: codes(x)[:, 7:263]),
+    "turned": ((256, 5), lambda x: codes(x).t()),
+    "turned before": ((256, 5), lambda x: codes(x.t() * 2)),
+    "of several dims": ((5, 2, 128), lambda x: codes(x).view(5, 256)),
+    "of heads": ((2, 5, 128), lambda x: codes(x).transpose(0, 1).reshape(5, 256)),
+    "padded": ((5, 250), lambda x: torch.nn.functional.pad(codes(x), (3, 3))),
+    "every other row": ((10, 256), lambda x: codes(x)[::2]),
+    "gathered": ((9, 256), lambda x: codes(x)[[3, 3, 8, 0, 1]]),
+    "one row for all": ((1, 256), lambda x: codes(x).expand(5, 256)),
+    "rolled": ((5, 256), lambda x: codes(x).roll(70, 1)),
+    "after a product": ((5, 256), lambda x: codes(x @ torch.eye(256, dtype=x.dtype))),
+}
+"""How activations are seen: what is given, and the codes that are multiplied."""
+
+
+@pytest.mark.usefixtures("on_chip")
+@pytest.mark.parametrize("way", SEEN)
+def test_activations_that_are_seen_in_any_way(way: str) -> None:
+    size, seen = SEEN[way]
+    x, w = inputs(1, int(np.prod(size)), 1, torch.int8)[0].view(size).half(), inputs(1, 256, 65, torch.int8)[1]
+    given = seen(x)
+    got = launched(lambda x, w: torch.ops.aten._int_mm(seen(x), w[:, : given.shape[1]].t()), x, w[:, : given.shape[1]].contiguous())
+    assert torch.equal(got.double(), given.double() @ w[:, : given.shape[1]].double().t())
+
+
 @pytest.mark.usefixtures("on_chip")
 def test_what_else_reads_the_codes_has_them() -> None:
     """The sum of a row's codes, as zero points of weights need it, and the codes themselves."""
