@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ktir.arithmetic.carriers import put
-from ktir.diagnostics import KtirError, OutOfRange
+from ktir.diagnostics import KtirError
 from ktir.emulator.strides import dense_strides, reach_of
 from ktir.package import HostTensor, LaunchArgument
 from ktir.runtime.host import TYPES
@@ -139,9 +139,8 @@ class DeviceTensor(NamedTuple):
         if found is None:
             host, allowed = slot.argument.host, slot.argument.range
             assert host is not None
-            if is_two(slot.layout.dtype):
-                dtype, offset = f"{dtype}_x2", _in_twos(offset, slot.argument.name)
-            view = View(dtype, offset + host.offset, host.size, host.strides)
+            two = is_two(slot.layout.dtype)
+            view = View(f"{dtype}_x2" if two else dtype, offset + host.offset * (2 if two else 1), host.size, host.strides)
             place = arrangement(view, slot.layout, slot.bits)
             own = None if slot.reads else slot.owned_in(place.view.offset - offset, place.view.size, place.view.strides)
             whole = own is None and place.adopts and view.is_all_of(self.allocation.nbytes) and (allowed is None or allowed.spare is None)
@@ -151,13 +150,6 @@ class DeviceTensor(NamedTuple):
             found = slot.bindings[key] = Binding(slot.argument, slot.entries, place, whole, takes_any, own)
         slot.bound = self.view, self.allocation.nbytes, found
         return found
-
-
-def _in_twos(offset: int, name: str) -> int:
-    """Where a tensor begins, in pairs of its elements. Raises OutOfRange where that is between the two of one."""
-    if offset % 2:
-        raise OutOfRange(f"argument '{name}' expects to begin at an even element, but begins at {offset}")
-    return offset // 2
 
 
 _MOST_BINDINGS = 64

@@ -52,7 +52,8 @@ Owned = NDArray[np.bool_] | None
 
 
 class View(NamedTuple):
-    """Elements of an allocation: their type by PyTorch's name; offset, sizes and strides in elements of that type."""
+    """Elements of an allocation: their type by PyTorch's name; offset, sizes and strides in elements of that type. Pairs of bytes begin
+    anywhere: of them the offset is in bytes."""
 
     dtype: str
     offset: int
@@ -68,7 +69,7 @@ class View(NamedTuple):
         """The elements in an allocation's linear bytes; of pairs of bytes a copy. Raises KtirError where these end before them."""
         try:
             if self.is_pairs:
-                return view_of_pairs(linear, 2 * self.offset, self.size, self.strides)
+                return view_of_pairs(linear, self.offset, self.size, self.strides)
             if not linear.size and 0 not in self.size:
                 raise ValueError  # of a buffer without bytes NumPy does not ask where it ends
             kind, offset, strides = _in_bytes(self)
@@ -161,7 +162,7 @@ class Arrangement:
         """A carrier's elements to where they belong. own: see `from_device`."""
         if self.view.is_pairs:
             bits = bits_of(self.layout.unpack(carrier))
-            put_pairs(bits, linear, 2 * self.view.offset, self.view.size, self.view.strides)
+            put_pairs(bits, linear, self.view.offset, self.view.size, self.view.strides)
             return
         from_device(self._values(carrier), self.layout, self._elements(linear), allowed, own)
 

@@ -158,6 +158,20 @@ def test_what_else_reads_the_codes_has_them() -> None:
     assert torch.equal(given.double(), codes)
 
 
+@pytest.mark.usefixtures("on_chip")
+@pytest.mark.parametrize("first", [0, 1, 6, 64, 127])
+def test_weights_of_the_device_begin_anywhere(first: int) -> None:
+    x, w = inputs(5, 256, 65, torch.int8)
+    buffer = torch.cat([torch.zeros(first, dtype=torch.int8), w.flatten()]).to("spyre")
+    weights = buffer[first:].view(65, 256)
+    exact = codes(x).double() @ w.double().t()
+    assert torch.equal(launched(whole, x.to("spyre"), weights).cpu().double(), exact)
+    weights[3] = weights[7]
+    exact[:, 3] = exact[:, 7]
+    assert torch.equal(launched(whole, x.to("spyre"), weights).cpu().double(), exact)
+    assert torch.equal(buffer.cpu()[first:].view(65, 256)[3], w[7])
+
+
 @pytest.mark.parametrize("size", [(3, 256, 64), (130, 1024, 512), (1, 512, 200)])
 @pytest.mark.parametrize("weights", [torch.int8, E4M3])
 def test_every_level_has_the_same_values(size: tuple[int, int, int], weights: torch.dtype) -> None:

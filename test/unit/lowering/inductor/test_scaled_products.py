@@ -117,6 +117,58 @@ def test_blocks_of_128_by_128() -> None:
     near(run(f, a, b, s, t), a.double() * s.double().repeat_interleave(128, 1), b.double() * t[:2].double().repeat_interleave(128, 0))
 
 
+def lies(scale: torch.Tensor) -> torch.Tensor:
+    """Column by column, as PyTorch wants scales of blocks."""
+    return scale.t().contiguous().t()
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(5, 128, 64), (5, 256, 192), (5, 128, 128), (128, 512, 2), (130, 256, 129)])
+def test_rows_of_blocks_on_both_sides(m: int, k: int, n: int) -> None:
+    """Scales [M, K / 128] and [N, K / 128]."""
+    a, b = operands(m, k, n)
+    s, t = lies(scales(m, k // 128)), lies(scales(n, k // 128) * 3)
+    kind = ScalingType.BlockWise1x128
+    got = run(lambda a, b, s, t: scaled_mm(a, b, s, kind, t, kind, output_dtype=torch.float32), a, b, s, t)
+    near(got, a.double() * s.double().repeat_interleave(128, 1), (b.t().double() * t.double().repeat_interleave(128, 1)).t())
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(128, 128, 64), (256, 640, 66)])
+def test_whole_blocks_on_the_left(m: int, k: int, n: int) -> None:
+    """Scales [K / 128 rounded up to four, M / 128] and [N, K / 128]."""
+    a, b = operands(m, k, n)
+    blocks = k // 128
+    s, t = lies(scales(-(-blocks // 4) * 4, m // 128)), lies(scales(n, blocks) * 3)
+
+    def f(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return scaled_mm(a, b, s, ScalingType.BlockWise128x128, t, ScalingType.BlockWise1x128, output_dtype=torch.float32)
+
+    rows = s[:blocks].t().double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+    near(run(f, a, b, s, t), a.double() * rows, (b.t().double() * t.double().repeat_interleave(128, 1)).t())
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 128, 64), (64, 128, 64), (128, 128, 128), (3, 192, 65)])
+@pytest.mark.parametrize("upright", [False, True])
+def test_scales_of_columns_lie_either_way(m: int, k: int, n: int, upright: bool) -> None:
+    a, b = operands(m, k, n)
+    s, t = scales(m, 1), scales(1, n) * 3
+    kind = ScalingType.RowWise
+    got = run(lambda a, b, s, t: scaled_mm(a, b, s, kind, t, kind, output_dtype=torch.float32), a, b, s, t.reshape(n, 1) if upright else t)
+    near(got, a.double() * s.double(), b.double() * t.double())
+
+
+def test_a_result_of_integers_is_not_truncated() -> None:
+    """It is PyTorch's, which rounds."""
+    a, b = operands(5, 128, 64)
+    one = torch.tensor(0.01)
+
+    def f(a: torch.Tensor, b: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._scaled_mm(a, b, s, s, out_dtype=torch.int8)
+
+    with pytest.raises(Exception, match=r"'aten\._scaled_mm"):
+        run(f, a, b, one)
+    run(torch.add, one, one)
+
+
 def in_tiles(scale: torch.Tensor) -> torch.Tensor:
     """Scales [rows, blocks] as the hardware that they were made for wants them, element by element."""
     rows, blocks = scale.shape

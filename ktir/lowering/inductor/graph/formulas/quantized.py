@@ -15,7 +15,7 @@ _EXACT = 512
 _FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _BLOCK = 128
 """Elements along a dim that share a scale of blocks."""
-_TENSOR, _ROW, _BLOCKS = 0, 1, (4, 5)
+_TENSOR, _ROW, _FINE, _COARSE = 0, 1, 4, 5
 """Recipes of `_scaled_mm_v2`: a scale for all, one per row, one per block of 1 x 128 and of 128 x 128."""
 _MX, _MX_BLOCK, _TILES = 3, 32, 1
 """That of blocks of 1 x 32, and how their scales lie."""
@@ -63,24 +63,40 @@ def scaled_product(
     if scale_a.dtype == scale_b.dtype == torch.float8_e8m0fnu and scale_result is None:
         return _of_small_blocks(a, b, scale_a, scale_b, (_TILES, _TILES), bias, out_dtype)
     scales = [s.reshape(1, 1) if s.numel() == 1 else s for s in (scale_a, scale_b)]
-    if a.dtype not in _FLOATS or b.dtype not in _FLOATS or not a.shape[1] or any(s.dtype != torch.float32 or s.dim() != 2 for s in scales):
+    if any(s.dim() != 2 for s in scales):
         return NotImplemented
     blocks = -(-a.shape[1] // _BLOCK)
-    in_blocks = [s.shape[d] not in (1, a.shape[1]) for s, d in zip(scales, (1, 0), strict=True)]
-    if any(in_blocks):
-        if a.shape[1] % _BLOCK:
-            return NotImplemented
-        sums = _sums(a.reshape(-1, blocks, _BLOCK).transpose(0, 1), b.reshape(blocks, _BLOCK, -1))
-        rows = _spread(scales[0], 0, a.shape[0])[:, :blocks].t()[:, :, None]
-        columns = _spread(scales[1], 1, b.shape[1])[:blocks, None, :]
-        total = (sums * rows * columns).sum(0)
+    in_blocks = any(s.shape[d] not in (1, a.shape[1]) for s, d in zip(scales, (1, 0), strict=True))
+    rows, columns = _spread(scales[0], 0, a.shape[0]), _spread(scales[1], 1, b.shape[1])
+    return _scaled(a, b, rows[:, :blocks], columns[:blocks], in_blocks, bias, scale_result, out_dtype)
+
+
+def _scaled(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    in_blocks: bool,
+    bias: torch.Tensor | None,
+    divisor: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+) -> Any:
+    """Sums of products in float32, of all of K or of each block of it, times the scales of rows [M or 1, blocks or 1] and of columns
+    [blocks or 1, N or 1], plus the bias; a result of one byte is divided."""
+    dtype = out_dtype or a.dtype
+    if a.dtype not in _FLOATS or b.dtype not in _FLOATS or not a.shape[1] or not dtype.is_floating_point:
+        return NotImplemented
+    if rows.dtype != torch.float32 or columns.dtype != torch.float32 or (in_blocks and a.shape[1] % _BLOCK):
+        return NotImplemented
+    if in_blocks:
+        sums = _sums(a.reshape(-1, a.shape[1] // _BLOCK, _BLOCK).transpose(0, 1), b.reshape(-1, _BLOCK, b.shape[1]))
+        total = (sums * rows.t()[:, :, None] * columns[:, None, :]).sum(0)
     else:
-        total = _sums(a, b) * _spread(scales[0], 0, a.shape[0]) * _spread(scales[1], 1, b.shape[1])
+        total = _sums(a, b) * rows * columns
     if bias is not None:
         total = total + bias.to(torch.float32)
-    dtype = out_dtype or a.dtype
-    if scale_result is not None and dtype in _FLOATS:
-        total = total / scale_result
+    if divisor is not None and dtype in _FLOATS:
+        total = total / divisor
     return total.to(dtype)
 
 
@@ -101,10 +117,44 @@ def scaled_product_by_recipes(
     """`_scaled_mm_v2`, of scales in float32 that lie as they are."""
     if recipe_a[0] == recipe_b[0] == _MX and len(recipe_a) == len(recipe_b) == len(scale_a) == len(scale_b) == 1 and not contraction_dim:
         return _of_small_blocks(a, b, scale_a[0], scale_b[0], (*swizzle_a, *swizzle_b), bias, out_dtype)
-    known = (_TENSOR, _ROW, *_BLOCKS)
-    if len(recipe_a) != 1 or len(recipe_b) != 1 or {*recipe_a, *recipe_b} - {*known} or any(swizzle_a) or any(swizzle_b) or contraction_dim:
+    alone = len(recipe_a) == len(recipe_b) == len(scale_a) == len(scale_b) == 1
+    if not alone or any(swizzle_a) or any(swizzle_b) or contraction_dim:
         return NotImplemented
-    return scaled_product(a, b, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+    factors = _factors(a, b, scale_a[0], scale_b[0], (recipe_a[0], recipe_b[0]))
+    if factors is None:
+        return NotImplemented
+    in_blocks = recipe_a[0] not in (_TENSOR, _ROW)
+    return _scaled(a, b, *factors, in_blocks, bias, None, out_dtype)
+
+
+def _factors(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, recipes: tuple[int, int]
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Scales of rows and columns, as `_scaled` takes them, where they have the shapes that the recipes want; None for others.
+
+    Of 1 x 128 they are [M, blocks] and [N, blocks], of 128 x 128 [blocks rounded up to four, M / 128 or N / 128].
+    """
+    rows, depth, columns = a.shape[0], a.shape[1], b.shape[1]
+    blocks = depth // _BLOCK
+
+    def fine(scale: torch.Tensor, extent: int) -> torch.Tensor | None:
+        return scale if tuple(scale.shape) == (extent, blocks) else None
+
+    def coarse(scale: torch.Tensor, extent: int) -> torch.Tensor | None:
+        whole = extent % _BLOCK == 0 and tuple(scale.shape) == (-(-blocks // 4) * 4, extent // _BLOCK)
+        return scale[:blocks].t().repeat_interleave(_BLOCK, 0) if whole else None
+
+    if recipes == (_TENSOR, _TENSOR):
+        found = [s.reshape(1, 1) if s.numel() == 1 else None for s in (scale_a, scale_b)]
+    elif recipes == (_ROW, _ROW):
+        found = [s.reshape(-1, 1) if s.numel() == n else None for s, n in ((scale_a, rows), (scale_b, columns))]
+    elif recipes in ((_FINE, _FINE), (_FINE, _COARSE), (_COARSE, _FINE)):
+        kinds = {_FINE: fine, _COARSE: coarse}
+        found = [kinds[r](s, n) for r, s, n in zip(recipes, (scale_a, scale_b), (rows, columns), strict=True)]
+    else:
+        return None
+    of_rows, of_columns = found
+    return None if of_rows is None or of_columns is None else (of_rows, of_columns.t())
 
 
 def _of_small_blocks(
