@@ -156,7 +156,7 @@ def _generic(op: ir.Operation) -> list[Node]:
 
 def _pairs(op: ir.Operation) -> list[Node]:
     """What makes pairs walks its operand with a loop of its own, of which two trips are one of the result's."""
-    rank, along = len(shape_of(op.results[0])), ir.IntegerAttr(op.attributes["dimension"]).value
+    rank, along = len(shape_of(op.results[0])), kt.dimension_of(op)
     made = list(range(rank))
     return [Node(op, "pairs", [op.operands[0], op.results[0]], [[rank if d == along else d for d in made], made])]
 

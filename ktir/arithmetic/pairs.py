@@ -48,9 +48,9 @@ def joined(raw: NDArray[np.uint8]) -> NDArray[np.uint16]:
     return _both_bytes(halves[:, 0], halves[:, 1]).reshape(-1)
 
 
-def parted(both_: NDArray[np.uint16]) -> NDArray[np.uint8]:
+def parted(codes: NDArray[np.uint16]) -> NDArray[np.uint8]:
     """The bytes of whole blocks of pairs, one after the other."""
-    blocks = both_.reshape(-1, LANES)
+    blocks = codes.reshape(-1, LANES)
     return np.stack([blocks & 255, blocks >> 8], 1).astype(np.uint8).reshape(-1)
 
 
@@ -62,11 +62,11 @@ def view_of_pairs(raw: NDArray[np.uint8], first: int, size: Sequence[int], strid
     return _both_bytes(low, high).reshape(tuple(size))
 
 
-def put_pairs(both_: NDArray[np.uint16], raw: NDArray[np.uint8], first: int, size: Sequence[int], strides: Sequence[int]) -> None:
+def put_pairs(codes: NDArray[np.uint16], raw: NDArray[np.uint8], first: int, size: Sequence[int], strides: Sequence[int]) -> None:
     """Pairs to the bytes of a view, as `view_of_pairs` sees it. Raises as it does."""
     low, high = _halves(raw, first, size, strides)
-    np.copyto(low, both_.reshape(low.shape) & 255, casting="unsafe")
-    np.copyto(high, both_.reshape(low.shape) >> 8, casting="unsafe")
+    np.copyto(low, codes.reshape(low.shape) & 255, casting="unsafe")
+    np.copyto(high, codes.reshape(low.shape) >> 8, casting="unsafe")
 
 
 def _halves(raw: NDArray[np.uint8], first: int, size: Sequence[int], strides: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

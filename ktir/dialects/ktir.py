@@ -254,7 +254,7 @@ class PairBytesOp(Operation, dialect=Ktir, name="pair_bytes", traits=[Pure]):
 
     def check(self) -> str | None:
         values, pairs = self.operands[0].type, self.results[0].type
-        dimension = ir.IntegerAttr(self.attributes["dimension"]).value
+        dimension = dimension_of(self.operation)
         if not 0 <= dimension < values.rank:
             return f"expects a dimension of '{values}', but got {dimension}"
         if not is_two(pairs.element_type) or str(values.element_type) not in ("f16", "bf16", "f32"):
@@ -265,6 +265,11 @@ class PairBytesOp(Operation, dialect=Ktir, name="pair_bytes", traits=[Pure]):
             wanted = f"whole blocks of {2 * LANES} numbers along dimension {dimension} and half as many pairs"
             return f"expects {wanted}, but got '{pairs}' for '{values}'"
         return None
+
+
+def dimension_of(op: Any) -> int:
+    """The dimension along which an op of ours works."""
+    return ir.IntegerAttr(op.attributes["dimension"]).value
 
 
 def _types(types: Sequence[ir.Type]) -> str:
@@ -280,7 +285,7 @@ def _along_fault(op: Any) -> str | None:
         return f"expects operands of one shape, but got {_types(types)}"
     if [result.type for result in op.results] != types:
         return f"expects results of its operands' types {_types(types)}, but got {_types([r.type for r in op.results])}"
-    dimension = ir.IntegerAttr(op.attributes["dimension"]).value
+    dimension = dimension_of(op)
     if not 0 <= dimension < types[0].rank:
         return f"expects a dimension of '{types[0]}', but got {dimension}"
     return None

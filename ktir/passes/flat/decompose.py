@@ -102,7 +102,7 @@ def _pointwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[[lis
 
 def _along(op: ir.Operation, most: int) -> tuple[int, list[int]]:
     """The dim of a sort or scan, and the shape; refuses what compares more pairs than `most`."""
-    dim = ir.IntegerAttr(op.attributes["dimension"]).value
+    dim = kt.dimension_of(op)
     sizes = list(shape(op.operands[0]))
     if prod(sizes) * sizes[dim] > most:
         raise refuse(op, f"compares {prod(sizes) * sizes[dim]} pairs, which is not supported; the most supported are {most}")

@@ -21,7 +21,7 @@ def long_scans_in_blocks(function: func.FuncOp) -> None:
     """Cut the scans of `function` that are long, in place."""
     for op in [o.operation for o in function.regions[0].blocks[0].operations]:
         if is_a(op, kt.ScanOp) and len(op.operands) == 1:
-            dim = ir.IntegerAttr(op.attributes["dimension"]).value
+            dim = kt.dimension_of(op)
             combiner, *rest = (o.operation.name for o in op.regions[0].blocks[0].operations)
             if shape(op.operands[0])[dim] > _SHORT and combiner in _KINDS and len(rest) == 1:
                 with ir.InsertionPoint(op), op.location:

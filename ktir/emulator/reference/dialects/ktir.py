@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ktir.arithmetic import elementary, numerics
 from ktir.diagnostics import Unsupported
+from ktir.dialects.ktir import dimension_of
 from ktir.emulator.findings import Where
 from ktir.emulator.policy import Disturbance
 from ktir.emulator.reference.compile.op_reader import OpReader
@@ -36,7 +37,6 @@ from ktir.emulator.reference.tape.values import (
     View,
     is_float,
 )
-from ktir.mlir import ir
 
 
 @executes("ktir.materialize")
@@ -154,14 +154,17 @@ class _Along(Step):
         yield self.function, (inputs, outputs)
 
 
-def _along(op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[Any]]], None], *, sums: bool = False) -> Action:
-    axis = 1 + ir.IntegerAttr(op.attribute("dimension")).value
+def _along(
+    op: OpReader, function: Callable[[list[NDArray[Any]], list[NDArray[Any]]], None], *, sums: bool = False, shorter: int = 1
+) -> Action:
+    """`shorter`: how many times as long as results operands are along the dimension."""
+    axis = 1 + dimension_of(op.op)
     operands, results = op.operands, op.results
     elements = [op.result_type(k).element for k in range(len(results))]
 
     def action(rec: Recorder) -> None:
         values = [rec.tensor(slot) for slot in operands]
-        shape = values[0].at.shape
+        shape = tuple(n // shorter if d == axis else n for d, n in enumerate(values[0].at.shape))
         tiles = max(v.at.present[0] for v in values)
         made: list[Tensor] = [rec.temporary(shape, (tiles, *shape[1:]), e) for e in elements]
         values = [v if tiles > 1 else v.moved(v.at.tiles(0, 1)) for v in values]
@@ -258,31 +261,14 @@ def combine(body: Body, arguments: list[Any], where: Where) -> list[Any]:
 
 @executes("ktir.pair_bytes")
 def _pair_bytes(op: OpReader) -> Action:
-    axis, element = 1 + ir.IntegerAttr(op.attribute("dimension")).value, op.result_type(0).element
-    (values,), (result,), single = op.operands, op.results, PAIRS[element]
+    single = PAIRS[op.result_type(0).element]
 
     def pair(inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> None:
         ((x,), (y,)) = inputs, outputs
-        blocks, into = x.reshape(*x.shape[:-1], -1, 2, numerics.STICK), y.reshape(*y.shape[:-1], -1, numerics.STICK)
-        into.real, into.imag = (_narrowest(blocks[..., half, :], single) for half in (0, 1))
-        if not np.shares_memory(into, y):
-            y[...] = into.reshape(y.shape)
+        blocks = x.reshape(*x.shape[:-1], -1, 2, numerics.STICK)
+        y.real, y.imag = (_narrowest(blocks[..., half, :], single).reshape(y.shape) for half in (0, 1))
 
-    def action(rec: Recorder) -> None:
-        value = rec.tensor(values)
-        shape = value.at.shape
-        tiles = value.at.present[0]
-        halved = tuple(n // 2 if d == axis else n for d, n in enumerate(shape))
-        made = rec.temporary(halved, (tiles, *halved[1:]), element)
-        step = _Along(
-            (value if tiles > 1 else value.moved(value.at.tiles(0, 1)),), (made if tiles > 1 else made.moved(made.at.tiles(0, 1)),)
-        )
-        step.function, step.axis = pair, axis
-        rec.count(op.where.op, prod(halved[1:]))
-        rec.emit(step)
-        rec.set(result, made)
-
-    return action
+    return _along(op, pair, shorter=2)
 
 
 def _narrowest(x: NDArray[Any], element: str) -> NDArray[Any]:

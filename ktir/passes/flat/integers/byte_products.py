@@ -16,7 +16,7 @@ from ktir.analysis.flat import shape_of
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.structured import Generic, element_of, elementwise, filled, generic, sum_of_products
-from ktir.mlir import arith, func, ir, is_a, linalg, operations, tensor
+from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operations, tensor
 from ktir.passes.flat.integers.integer_products import as_floats, products_in_parts, view_of_load, widened_bytes
 from ktir.passes.flat.integers.made_of_bytes import WIDENINGS, conversion_of
 from ktir.passes.flat.memory.windows import Window, view_of, window_of_view
@@ -102,7 +102,7 @@ def _computed(g: Generic, reduced: int) -> _Pairs | None:
         floats = as_floats(made) if g.is_integer_product else value
         along = loops.index(reduced)
         sizes = [n // 2 if d == along else n for d, n in enumerate(shape_of(value))]
-        attributes = {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), along)}
+        attributes = {"dimension": integer_attribute(along)}
         result = ir.RankedTensorType.get(sizes, _two(element))
         return ir.Operation.create(kt.PairBytesOp.OPERATION_NAME, [result], [floats], attributes).results[0]
 

@@ -177,7 +177,7 @@ class Walk:
         *body, end = [o.operation for o in block.operations]
         given = [self.values.get(v) for v in op.operands]
         count = len(given)
-        trips = ir.RankedTensorType(op.operands[0].type).shape[ir.IntegerAttr(op.attributes["dimension"]).value]
+        trips = ir.RankedTensorType(op.operands[0].type).shape[kt.dimension_of(op)]
         for k, value in enumerate(end.operands):
             last = value.owner
             simple = count == 1 and len(body) == 1 and not isinstance(last, ir.Block) and last.operation == body[0]

@@ -42,11 +42,6 @@ def split_loops(function: func.FuncOp) -> None:
         _split_rows(op)
 
 
-def _dimension(op: ir.Operation) -> int:
-    """Along which dim an op makes pairs."""
-    return ir.IntegerAttr(op.attributes["dimension"]).value
-
-
 def split_loop(op: ir.Operation, loop: int, factors: Sequence[int]) -> None:
     """Let a loop of a generic be several, outer to inner; what it walks is expanded, and what it makes collapsed for others."""
     _own_accumulators([op])
@@ -136,7 +131,7 @@ class _Loops:
                 if is_a(op, linalg.FillOp) and operand == 1:
                     todo += [(op.operands[1], dim), (op.results[0], dim)]
                 elif is_a(op, kt.PairBytesOp):
-                    if dim == _dimension(op):
+                    if dim == kt.dimension_of(op):
                         return False
                     self.loops.setdefault(op.results[0], set()).add(dim)
                     todo += [(op.operands[0], dim), (op.results[0], dim)]
@@ -205,8 +200,8 @@ class _Split:
         for result, loops in self.loops.items():
             op = result.owner.operation
             if is_a(op, kt.PairBytesOp):
-                before = sum(loop < _dimension(op) for loop in loops)
-                moved = _dimension(op) + before * (len(self.factors) - 1)
+                before = sum(loop < kt.dimension_of(op) for loop in loops)
+                moved = kt.dimension_of(op) + before * (len(self.factors) - 1)
                 op.attributes["dimension"] = ir.IntegerAttr.get(op.attributes["dimension"].type, moved)
             else:
                 self._generic(op, loops)

@@ -66,7 +66,7 @@ def scaled_product(
     if any(s.dim() != 2 for s in scales):
         return NotImplemented
     blocks = -(-a.shape[1] // _BLOCK)
-    in_blocks = any(s.shape[d] not in (1, a.shape[1]) for s, d in zip(scales, (1, 0), strict=True))
+    in_blocks = scales[0].shape[1] != 1 or scales[1].shape[0] != 1
     rows, columns = _spread(scales[0], 0, a.shape[0]), _spread(scales[1], 1, b.shape[1])
     return _scaled(a, b, rows[:, :blocks], columns[:blocks], in_blocks, bias, scale_result, out_dtype)
 
