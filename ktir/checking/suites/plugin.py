@@ -25,6 +25,14 @@ def pytest_configure(config: Any) -> None:
             config.addinivalue_line("markers", f"{tag}: a tag of the configuration")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Steer the tests that torch makes no variants of, before marks choose."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not (item.cls and issubclass(item.cls, steering.Steered)):
+            steering.steer_plain(item)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Iterator[None]:
     """Stop a test that takes too long."""

@@ -79,9 +79,7 @@ class Steering:
         self.name = f"{generic.__name__}::{test.__name__}"
         instantiated.add(self.name)
         path = Path(inspect.getfile(generic))
-        file = config.file(path)
-        self.unlisted = file.unlisted if file else "skip"
-        self.entries = tuple(e for e in file.entries if self.name in e.names) if file else ()
+        self.unlisted, self.entries = _entries(config, path, self.name)
         self.lists = list(_lists(self.parametrize))
         own = [op.name for each in self.lists if hasattr(each, "op_list") for op in each.op_list]
         self.facts = Facts(config, test, path, self.name, has_ops=any(hasattr(e, "op_list") for e in self.lists), ops=frozenset(own))
@@ -117,7 +115,7 @@ class Steering:
         if not self.entries and not self.facts.has_ops and self.config.ops is not None and not self.lists:
             reason = reason or _UNLISTED_WITHOUT_OPS
         made = next(reversed(vars(self.cls).values()))  # torch has just put it there
-        _mark(made, mode, reason or (f"{self.name} has mode skip" if self.entries else f"{self.name} is not listed"), bool(reason))
+        _mark(made, mode, reason or _of_mode(self.name, self.entries), bool(reason))
         made.pytestmark = [
             *getattr(made, "pytestmark", ()),
             *(getattr(pytest.mark, t) for t in dict.fromkeys(sum((e.tags for e in fitting), ()))),
@@ -169,6 +167,33 @@ class Steering:
                 else:
                     each.module_info_list = [replaced.module_of_types(info, only or []) for info in each.module_info_list]
             yield
+
+
+def steer_plain(item: pytest.Function) -> None:
+    """Let a test of a class that torch makes no variants of, which runs on the host, be what its first entry says."""
+    name = f"{item.cls.__name__}::{item.function.__name__}" if item.cls else item.function.__name__
+    instantiated.add(name)
+    unlisted, entries = _entries(config(), item.path, name)
+    entry = entries[0] if entries else Entry({}, unlisted)
+    reason = chosen(entry, Facts(config(), item.function, item.path, name, has_ops=False, ops=frozenset()))
+    if not entries and config().ops is not None:
+        reason = reason or _UNLISTED_WITHOUT_OPS
+    if reason or entry.mode == "skip":
+        item.add_marker(pytest.mark.skip(reason=reason or _of_mode(name, entries)))
+    elif entry.mode != "mandatory_success":
+        item.add_marker(pytest.mark.xfail(strict=entry.mode == "xfail_strict", reason=entry.mode))
+    for tag in dict.fromkeys(sum((e.tags for e in entries), ())):
+        item.add_marker(tag)
+
+
+def _entries(config: Config, path: Path, name: str) -> tuple[str, tuple[Entry, ...]]:
+    """The mode of what is not listed in a test's file, and the entries that name the test."""
+    file = config.file(path)
+    return (file.unlisted, tuple(e for e in file.entries if name in e.names)) if file else ("skip", ())
+
+
+def _of_mode(name: str, entries: tuple[Entry, ...]) -> str:
+    return f"{name} has mode skip" if entries else f"{name} is not listed"
 
 
 def _mark(made: Any, mode: str, reason: str, skipped: bool) -> None:

@@ -53,7 +53,9 @@ def as_in_eager(run: Callable[..., Any], error: EagerRefuses) -> Callable[..., A
     def refuse(*inputs: Any) -> Any:
         try:
             return run(*inputs)
-        except RuntimeError:
+        except RuntimeError as found:
+            if _REFUSED not in str(found):  # of an operator that comes before
+                raise
             raise RuntimeError(str(error)) from None
 
     return refuse

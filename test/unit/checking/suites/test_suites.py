@@ -18,7 +18,7 @@ import torch
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA, ops
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db, modules
-from torch.testing._internal.common_utils import TestCase, parametrize, slowTest
+from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, slowTest
 
 
 class TestOwn(TestCase):
@@ -65,6 +65,25 @@ class TestOwn(TestCase):
 
 
 instantiate_device_type_tests(TestOwn, globals())
+
+
+class TestHost(TestCase):
+    @parametrize("n", [1, 2])
+    def test_one(self, n):
+        assert n == 1
+
+    def test_left_out(self):
+        raise AssertionError
+
+    @slowTest
+    def test_chosen(self):
+        pass
+
+    def test_without_an_entry(self):
+        raise AssertionError
+
+
+instantiate_parametrized_tests(TestHost)
 """
 
 SUITE = """\
@@ -94,6 +113,13 @@ test_suite_config:
         - names: [TestOwn::test_slow]
           selectors: {exclude: [{markers: [slow]}]}
         - names: [TestOwn::test_nothing]
+        - names: [TestHost::test_one]
+          mode: xfail
+          tags: [model_b]
+        - names: [TestHost::test_left_out]
+          mode: skip
+        - names: [TestHost::test_chosen]
+          selectors: {exclude: [{markers: [slow]}]}
   global:
     supported_dtypes: [{name: float32}, {name: int64}]
     supported_ops:
@@ -168,6 +194,16 @@ def test_what_is_skipped_says_why() -> None:
     assert "test has no @ops decorator (filtered: global.supported_ops is there)" in said
 
 
+def test_tests_that_are_not_of_devices_are_steered_too() -> None:
+    found, said = outcomes(), run()[1]
+    assert (found["one_n_1"], found["one_n_2"]) == ("XPASS", "XFAIL")
+    assert {"TestHost::test_left_out has mode skip", "TestHost::test_chosen is excluded (filtered by selectors)"} <= set(
+        re.findall(r"^SKIPPED .*: (TestHost.*)$", said, re.M)
+    )
+    assert "'TestHost::" not in said  # no file lacks them
+    assert re.findall(r"^marks (\w+) .*model_b", said, re.M) == ["test_one_n_1", "test_one_n_2"]
+
+
 def test_a_test_that_takes_too_long_is_stopped() -> None:
     assert outcomes()["endless_spyre"] == "FAILED"
     assert "Stopped: stopped after 2 s" in run()[1]
@@ -177,7 +213,7 @@ def test_the_summary() -> None:
     status, said = run()
     assert status == 1
     assert "suite.yaml:26:19: warning: no file has a test 'TestOwn::test_nothing' for devices" in said
-    assert re.search(r"test_own\.py: \d+ passed, 2 failed, 2 xfailed, 2 skipped", said), said
+    assert re.search(r"test_own\.py: \d+ passed, 2 failed, 3 xfailed, 1 xpassed, 5 skipped", said), said
 
 
 def test_tags_are_marks_of_pytest() -> None:

@@ -41,6 +41,16 @@ def test_writes_to_elements_that_share_their_place_are_refused_as_in_eager(name:
     assert torch.equal(x, torch.ones(3, 1))
 
 
+def test_what_fails_before_a_refused_write_is_told_as_it_is() -> None:
+    def look_up(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        found = x.gather(0, at)
+        x.expand(3, 4).add_(1)
+        return found
+
+    with pytest.raises(RuntimeError, match="index 5 is out of bounds"):
+        compiled(look_up, torch.ones(3, 1), torch.tensor([[5]]))
+
+
 def test_an_input_whose_elements_share_their_place(on_chip: None) -> None:
     x = torch.ones(3, 1).expand(3, 4)
     with pytest.raises(RuntimeError, match="single memory location"):
