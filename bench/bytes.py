@@ -1,10 +1,14 @@
 """How near linears of bytes come to what bounds them, 4096 to 14336, by the emulator's cycles on the preset `datasheet`.
 
     python bench/bytes.py [1 2048 ...]
+    python bench/bytes.py blocks
 
 For each number of rows: weights of one byte with activations of two, and products of bytes, which the array multiplies twice as fast, of
 given activations and of such that the program quantises. The bound is the larger one of its products at the peak rate and of every distinct
 byte once. The exit code is 1 where a bound is missed.
+
+`blocks`: whole blocks of a language model whose activations are quantised in front of each linear; they should take less than in bfloat16,
+unless they are so small that steps between products matter more than these.
 """
 
 from __future__ import annotations
@@ -103,6 +107,51 @@ MOST_OF_INT4 = 128
 """Rows with which weights of four bits are timed."""
 
 
+BLOCKS = [(256, 256), (512, 1024), (128, 2048)]
+"""Rows and hidden size; four times as wide inside, heads of 64."""
+SMALL = 256
+"""Hidden size up to which what lies between the products is most of it."""
+
+
+def _linear(x: torch.Tensor, w: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """By weights of the type of the activations, or of a byte."""
+    if w.dtype == x.dtype:
+        return x @ w.t()
+    own = x.float().abs().amax(-1, keepdim=True) / (127 if w.dtype == torch.int8 else 448)
+    scaled = x.float() / own
+    if w.dtype == E4M3:
+        return torch.ops.aten._scaled_mm(scaled.to(E4M3), w.t(), own, t, out_dtype=x.dtype)
+    return (torch.ops.aten._int_mm(scaled.round().clamp(-127, 127).to(torch.int8), w.t()).float() * own * t).to(x.dtype)
+
+
+def _block(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+    """Attention and a gated network, each behind a norm and in front of a sum."""
+    functional = torch.nn.functional
+    q, k, v, o, gate, up, down = zip(weights[::2], weights[1::2], strict=True)
+    hidden = x.shape[-1]
+    h = functional.rms_norm(x, (hidden,))
+    a, b, c = (_linear(h, *w).view(len(x), hidden // 64, 64).transpose(0, 1)[None] for w in (q, k, v))
+    x = x + _linear(functional.scaled_dot_product_attention(a, b, c)[0].transpose(0, 1).flatten(1), *o)
+    h = functional.rms_norm(x, (hidden,))
+    return x + _linear(functional.silu(_linear(h, *gate)) * _linear(h, *up), *down)
+
+
+def blocks() -> int:
+    """Print the table of whole blocks; 1 where one takes more than in bfloat16."""
+    missed = False
+    print(f"{'rows':>5} {'hidden':>6} {'bfloat16':>10} {'int8':>10} {'fp8':>10}")
+    for rows, hidden in BLOCKS:
+        shapes = [(hidden, hidden)] * 4 + [(4 * hidden, hidden)] * 2 + [(hidden, 4 * hidden)]
+        x = torch.ones(rows, hidden).bfloat16()
+        plain, *small = [
+            cycles(_block, x, *(t for n, k in shapes for t in (torch.zeros(n, k, dtype=dtype), torch.ones(1, n))))
+            for dtype in (torch.bfloat16, torch.int8, E4M3)
+        ]
+        print(f"{rows:5} {hidden:6} {plain:10,} {small[0]:10,} {small[1]:10,}", flush=True)
+        missed |= max(small) > plain and hidden > SMALL
+    return int(missed)
+
+
 def cycles(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
     """Cycles of the compiled function."""
     with torch.no_grad():
@@ -115,6 +164,8 @@ def cycles(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
 
 def main() -> int:
     """Print the table; 1 where a bound is missed."""
+    if sys.argv[1:] == ["blocks"]:
+        return blocks()
     missed = False
     print(f"{'':14} {'rows':>5} {'cycles':>10} {'products':>10} {'memory':>10} reached")
     for rows in map(int, sys.argv[1:] or ["1", "2048"]):

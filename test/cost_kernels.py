@@ -237,5 +237,7 @@ def cases() -> Iterator[CostCase]:
         yield CostCase("attention", f"{heads} heads {m}x{n}x{d}", attention(heads, m, n, d))
     for heads, m, n, d in [(8, 128, 128, 64), (4, 64, 512, 64), (16, 33, 100, 32), (32, 16, 256, 128), (2, 256, 256, 64), (8, 1, 700, 64)]:
         yield CostCase("attention", f"{heads} heads {m}x{n}x{d}", attention(heads, m, n, d))
+    for division in ("m=32", "m=16,b0=2", "m=8,b0=4", "m=4,b0=8", "m=2,b0=16"):
+        yield CostCase("attention", "16 heads 512x512x64", attention(16, 512, 512, 64), division)
     for words, width, tokens in [(1000, 512, 64), (500, 100, 300), (3000, 1024, 16), (100, 64, 2000), (2000, 256, 500)]:
         yield CostCase("gather", f"{tokens} of {words}x{width}", embedding(words, width, tokens))

@@ -324,6 +324,8 @@ class _Loads(_Addresses):
         wanted = sorted(digits, key=lambda d: (labels.index(d.variable), -d.low))
         rung = "value" if whole and len(digits) == len(labels) and tensor is value else "slice"
         if wanted != digits:
+            labels = tuple(v for v, _ in self._loops if v in labels)  # dims change places: they are as the loops walk them
+            wanted = sorted(digits, key=lambda d: (labels.index(d.variable), -d.low))
             tensor = self._writer.transpose(tensor, [digits.index(d) for d in wanted])
             rung = "transpose"
         self._report(buffer.name, rung, "")

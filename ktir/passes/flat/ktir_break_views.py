@@ -8,10 +8,10 @@ rows are multiplied with all matrices that indices choose from (`chosen_matrices
 halves (`products`), sorts, scans and foreign reductions become reductions (`decompose`), coordinates operands (`coordinates`), matmuls read
 weights of one byte (`byte_weights`), other floats of one byte are f16 (`small_floats`) and other integers are i32 (`integers`),
 element-wise ops run before splits of columns (`splits`), loops are split (`refine`), element-wise ops on concatenations are too
-(`concatenations`), what all readers of a matmul begin with is computed once (`shared`), and sums that all
-of them round, of whatever part, are rounded once (`rounded`), rows between matmuls are one loop (`merge`), what
-moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and the result is held against the rules
-of the level (`flat_rules`).
+(`concatenations`), what all readers of a matmul begin with is computed once (`shared`), sums that all of them round, of whatever part, are
+rounded once (`rounded`), and what is widened last is so by its readers (`widened`), rows between matmuls are one loop (`merge`), what
+moves elements becomes memory (`shapes_to_memory`), as do constant matrices (`constant_matrices`), and equal ops are one. The result is held
+against the rules of the level (`flat_rules`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from ktir.analysis.flat import require_flat
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import machine
 from ktir.dialects.structured import Generic
-from ktir.mlir import ir, is_a, linalg, operations
+from ktir.mlir import func, ir, is_a, linalg, operations, passmanager
 from ktir.passes.flat.constant_matrices import constant_matrices_to_memory
 from ktir.passes.flat.decompose import decompose
 from ktir.passes.flat.epilogues.rounded import round_once
 from ktir.passes.flat.epilogues.shared import compute_once
 from ktir.passes.flat.epilogues.splits import epilogues_before_splits
+from ktir.passes.flat.epilogues.widened import widen_where_read
 from ktir.passes.flat.integers.bits import bits_by_fields
 from ktir.passes.flat.integers.byte_groups import groups_of_bytes_apart
 from ktir.passes.flat.integers.byte_products import products_of_bytes
@@ -109,11 +110,20 @@ class BreakViewsPass(Pass):
                 split_at_concatenations(function)
                 compute_once(function)
                 round_once(function)
+                widen_where_read(function)
                 merge_rows(function, target)
                 ShapesToMemory(function, arguments).run()
                 order_contractions(function)
                 constant_matrices_to_memory(function, arguments)
                 require_flat(function)
                 arguments.finish()
+                _merge_equal(function)
         hand_down_memory(module)
         set_level(module, Level.FLAT)
+
+
+def _merge_equal(function: func.FuncOp) -> None:
+    """One op for equal ones: what a product wants of an operand is made in front of each that does."""
+    manager = passmanager.PassManager.parse("func.func(cse)", context=function.context)
+    manager.enable_verifier(False)
+    manager.run(function.operation)

@@ -87,8 +87,8 @@ def mark(graph: fx.Graph) -> None:
         _hold(node)
         call = _call_of(node)[0]
         if any(_call_of(user)[0] != call for user in node.users):
-            results.setdefault(call, []).append(node)
-    for node in [n for made in results.values() for n in made]:
+            results.setdefault(call, []).extend(_computed(node, call))
+    for node in dict.fromkeys(n for made in results.values() for n in made):
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dtype not in NARROW or _keeps_values(node):
             continue
@@ -98,6 +98,16 @@ def mark(graph: fx.Graph) -> None:
             rounded = graph.call_function(ROUNDED, (node,))
         rounded.meta = {k: v for k, v in node.meta.items() if k not in (_CALL, _OPERANDS)}
         node.replace_all_uses_with(rounded, delete_user_cb=lambda user, rounded=rounded: user is not rounded)
+
+
+def _computed(node: fx.Node, call: Any) -> list[fx.Node]:
+    """A node, or where it hands on values that its call has computed, those."""
+    found, waiting = dict[fx.Node, list[fx.Node]](), [node]
+    while waiting:
+        at = waiting.pop()
+        found[at] = own = [n for n in at.all_input_nodes if _keeps_values(at) and _call_of(n)[0] == call]
+        waiting += [n for n in own if n not in found]
+    return [n for n, own in found.items() if not own]
 
 
 def _hold(node: fx.Node) -> None:

@@ -72,6 +72,29 @@ def test_what_jumps_reads_the_number_that_is_returned(producer: str, consumer: s
     assert torch.equal(compiled(lambda x, w: use(make(x, w)), *operands()), use(produced(producer)))
 
 
+OF_SEVERAL_NODES: dict[str, Function] = {
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+    "causal attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True).transpose(1, 2).flatten(2),
+    "attention of three dims": lambda x: F.scaled_dot_product_attention(x[0], x[0], x[0]),
+    "group norm": lambda x: F.group_norm(x, 2),
+    "instance norm": lambda x: F.instance_norm(x),
+    "stack": lambda x: torch.stack([x * 1.1, x * 1.3]),
+    "einsum": lambda x: torch.einsum("bhqd,bhkd->bqhk", x, x),
+}
+"""Operators that are taken apart, and end in a view or a copy of what is computed."""
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", OF_SEVERAL_NODES)
+def test_what_widens_reads_what_the_type_holds(name: str, half: torch.dtype) -> None:
+    """And what is returned beside it."""
+    x = torch.randn(1, 2, 70, 64, generator=torch.Generator().manual_seed(5)).to(half)
+    value, wide = compiled(lambda x: ((y := OF_SEVERAL_NODES[name](x)), y.float() * 2), x)
+    alone = compiled(lambda x: OF_SEVERAL_NODES[name](x).float(), x)
+    assert torch.equal(value.float() * 2, wide)
+    assert torch.equal(alone.to(half).float(), alone)
+
+
 CONSTANTS: dict[str, Function] = {
     "full": lambda x: torch.full((), 0.1, dtype=x.dtype) * x,
     "full like": lambda x: torch.full_like(x, 1 / 3) * x,

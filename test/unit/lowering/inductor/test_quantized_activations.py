@@ -201,3 +201,37 @@ def test_they_are_multiplied_at_twice_the_rate(weights: torch.dtype, pair: str) 
 @pytest.mark.parametrize("depth", [64, 130, 192])
 def test_depths_without_whole_blocks_are_multiplied_one_by_one(depth: int) -> None:
     assert halves(program(whole, *inputs(5, depth, 64, torch.int8))) == {"f16"}
+
+
+def test_products_of_the_same_activations_share_their_pairs() -> None:
+    x, w = inputs(40, 256, 192, torch.int8)
+    with torch.no_grad():
+        text = ktir.capture(lambda x, w: (whole(x, w), whole(x, w[:64])), x, w)
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        run_pipeline(module, "ktir-separate-calls,cse,ktir-generalize,ktir-break-views")
+        assert str(module).count('"ktir.pair_bytes"(') == 1
+
+
+@pytest.mark.parametrize(("weights", "most"), [(torch.int8, 0.95), (E4M3, 0.95)])
+def test_a_whole_feed_forward_block_takes_less_than_in_bfloat16(weights: torch.dtype, most: float) -> None:
+    """Quantised behind a norm, and again behind what is computed of two products: what crosses kernels is narrow, and made once."""
+    hidden, inner = 512, 2048
+    x, up = inputs(256, hidden, 2 * inner, weights)
+    down = inputs(256, inner, hidden, weights)[1]
+
+    def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        if w.dtype == x.dtype:
+            return x @ w.t()
+        own = x.float().abs().amax(-1, keepdim=True) / (127 if w.dtype == torch.int8 else 448)
+        scaled, one = x.float() / own, torch.ones(1, w.shape[0])
+        if w.dtype == torch.int8:
+            return (torch.ops.aten._int_mm(scaled.round().clamp(-127, 127).to(torch.int8), w.t()).float() * own).to(x.dtype)
+        return torch.ops.aten._scaled_mm(scaled.to(w.dtype), w.t(), own, one, out_dtype=x.dtype)
+
+    def block(x: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+        h = torch.nn.functional.rms_norm(x, (hidden,))
+        return x + linear(torch.nn.functional.silu(linear(h, up[:inner])) * linear(h, up[inner:]), down)
+
+    plain = program(block, x, up.to(x.dtype), down.to(x.dtype)).report.cycles
+    assert program(block, x, up, down).report.cycles < most * plain

@@ -51,7 +51,14 @@ def in_other_types(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torc
     return y[:, :128].to(x.dtype) + 1, y[:, 128:] * 2
 
 
-FUNCTIONS = [rotated, halves, returned, in_other_types]
+def columns_again(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Heads of a product of heads are columns again, and read twice."""
+    q = heads(x, w)
+    y = (q @ q.transpose(-1, -2) @ q).transpose(0, 1).flatten(1)
+    return y.abs().amax(-1), y * 2
+
+
+FUNCTIONS = [rotated, halves, returned, in_other_types, columns_again]
 
 
 def arguments(rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +90,7 @@ def wide_stores(f: Function) -> int:
         return sum("f32" in str(op.operands[0].type) for op in operations(module) if is_a(op, ktdp.StoreOp))
 
 
-@pytest.mark.parametrize("f", [rotated, halves])
+@pytest.mark.parametrize("f", [rotated, halves, columns_again])
 def test_nothing_wide_crosses_kernels(f: Function) -> None:
     with patch.object(ktir_break_views, "round_once", lambda _: None):
         assert wide_stores(f)
