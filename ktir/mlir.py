@@ -6,7 +6,8 @@ NumPy is hidden while the bindings load (they work without it) because it would 
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ __all__ = [
     "fill_builtin_region",
     "func",
     "i32_type",
+    "in_order",
     "integer_attribute",
     "ir",
     "is_a",
@@ -115,6 +117,11 @@ def names(*classes: type[ir.OpView] | str) -> tuple[str, ...]:
 def named(table: Mapping[type[ir.OpView] | str, Entry]) -> dict[str, Entry]:
     """A table by class of op as one to look `op.name` up in; names stay as they are."""
     return dict(zip(names(*table), table.values(), strict=True))
+
+
+def in_order(ops: Iterable[ir.Operation]) -> list[ir.Operation]:
+    """Ops of one block as they come in it. To look for them among all that the block has would take long in a long one."""
+    return sorted(ops, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
 
 
 def operations(root: ir.Module | ir.Operation | ir.OpView) -> list[ir.Operation]:

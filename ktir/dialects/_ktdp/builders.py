@@ -174,10 +174,10 @@ def load(tile: ir.Value, element_type: ir.Type, encoding: ir.Attribute | None = 
     return ir.Operation.create(LoadOp.OPERATION_NAME, results=[result], operands=[tile], loc=loc).results[0]
 
 
-def store(value: ir.Value, tile: ir.Value, *, ordered: bool = False, loc: ir.Location | None = None) -> None:
+def store(value: ir.Value, tile: ir.Value, *, ordered: bool = False, loc: ir.Location | None = None) -> ir.Operation:
     """Writes `value` to `tile`. `ordered`: of several values for one element the last one stays."""
     attributes = {"ktir.ordered": ir.UnitAttr.get()} if ordered else {}
-    ir.Operation.create(StoreOp.OPERATION_NAME, operands=[value, tile], attributes=attributes, loc=loc)
+    return ir.Operation.create(StoreOp.OPERATION_NAME, operands=[value, tile], attributes=attributes, loc=loc)
 
 
 Body = Callable[..., Sequence[ir.Value]]

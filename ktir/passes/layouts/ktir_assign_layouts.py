@@ -28,7 +28,7 @@ from ktir.passes.layouts.host_tensors import note_host_tensors
 from ktir.passes.layouts.layout_plan import layout_plan
 from ktir.passes.layouts.layout_remarks import LayoutRemarks
 from ktir.passes.layouts.physical_ops import PhysicalOps
-from ktir.passes.layouts.physical_tensors import PhysicalTensors, last_op
+from ktir.passes.layouts.physical_tensors import PhysicalTensors
 from ktir.passes.pinning.called_kernels import CalledKernels
 from ktir.passes.pinning.copied_inputs import copied_inputs
 from ktir.pipeline import Pass
@@ -110,12 +110,11 @@ def _build(ops: PhysicalOps, tensors: PhysicalTensors, node: Node) -> None:
             for user in tensors.plan.roles.users[node.result]:
                 tensors.operand(*user)  # here, since what lies there may change before it is used
     elif node.kind in ("store", "scatter"):
-        tensors.store(node)
-        copy_kernel(node.op, last_op())
+        copy_kernel(node.op, tensors.store(node))
     elif node.kind != "fill":
         build = {"pairs": ops.pairs, "pointwise": ops.pointwise, "reduction": ops.reduction, "contraction": ops.contraction}
         made = tensors.gather(node) if node.kind == "gather" else build[node.kind](node)
         if node.kind != "gather":
             copy_kernel(node.op, made.value.owner)
-        if tensors.keep(node.result, made):
-            copy_kernel(node.op, last_op())
+        if (stored := tensors.keep(node.result, made)) is not None:
+            copy_kernel(node.op, stored)

@@ -105,33 +105,30 @@ class PhysicalTensors:
         rows = [memory.strides[group[-1]] for group in groups] or [LANES]
         return strided_view(base, memory.offset, layout, rows, 1 if stick is None else memory.strides[stick])
 
-    def store(self, node: Node) -> None:
+    def store(self, node: Node) -> ir.Operation:
         """Build a store, or a scatter."""
         assert node.memory is not None
         source, use = self.operand(node, 0)
         if node.kind == "scatter":
             tile = self._indirect_tile(node, use.stick, source.layout)
-            ktdp.store(source.value, tile, ordered="ktir.ordered" in node.op.attributes)
-            return
+            return ktdp.store(source.value, tile, ordered="ktir.ordered" in node.op.attributes)
         view = self._view(node.memory, use.stick, use.groups, packed=self.is_packed(node))
-        ktdp.store(source.value, _whole(view, source.layout))
+        return ktdp.store(source.value, _whole(view, source.layout))
 
-    def keep(self, value: ir.Value, made: Tensor) -> bool:
-        """Note how an op has made `value`. Whether it had to be stored, since other layouts of it are read."""
+    def keep(self, value: ir.Value, made: Tensor) -> ir.Operation | None:
+        """Note how an op has made `value`. The store of it where other layouts of it are read."""
         self.tensors[(value, self.plan.roles.made(value), self.plan.rows.made(value))] = made
         relaid = self.plan.roles.relaid(value)
-        if relaid:
-            self._store_relaid(value, made, relaid)
-        return bool(relaid)
+        return self._store_relaid(value, made, relaid) if relaid else None
 
-    def _store_relaid(self, value: ir.Value, made: Tensor, read: Sequence[Stick]) -> None:
+    def _store_relaid(self, value: ir.Value, made: Tensor, read: Sequence[Stick]) -> ir.Operation:
         """Put a tensor into linear memory, from where it is loaded in other layouts."""
         stick = self.plan.roles.made(value)
         memory = pool_memory(value, stick, read)
         base = self.arguments.pool(memory.reach, memory.element, memory.op.location)
         self.pools[value] = base, memory
         view = self._strided(base, memory, stick, self.plan.rows.made(value))
-        ktdp.store(made.value, _whole(view, made.layout))
+        return ktdp.store(made.value, _whole(view, made.layout))
 
     def gather(self, node: Node) -> Tensor:
         """Build a gather."""
@@ -199,8 +196,3 @@ def masked(value: ir.Value, columns: int, stick_loop: int, lane_loop: int, fill:
     live = arith.CmpIOp(arith.CmpIPredicate.ult, position, limit).result
     other = constant(value.type, fill)
     return arith.SelectOp(live, value, other).result
-
-
-def last_op() -> ir.Operation:
-    """The op made last."""
-    return list(ir.InsertionPoint.current.block.operations)[-1].operation

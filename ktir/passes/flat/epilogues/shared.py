@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from ktir.dialects.structured import SUM_OF_PRODUCTS, Generic, affine_map, clone_ops, element_of, elementwise, generic
-from ktir.mlir import arith, func, ir, is_a, linalg, tensor
+from ktir.mlir import arith, func, in_order, ir, is_a, linalg, tensor
 from ktir.passes.flat.memory.windows import shape
 from ktir.target import element_bytes, is_narrower, type_letter
 
@@ -29,8 +29,7 @@ def compute_once(function: func.FuncOp) -> None:
 
 def _share(sums: ir.Value) -> None:
     users = {op for use in sums.uses if not (op := use.owner.operation).results or any(list(value.uses) for value in op.results)}
-    block = [op.operation for op in sums.owner.operation.block.operations] if len(users) > 1 else []
-    readers = [_Reader.of(op, sums) for op in block if op in users]
+    readers = [_Reader.of(op, sums) for op in in_order(users)] if len(users) > 1 else []
     found = [reader for reader in readers if reader is not None]
     if not found or len(found) < len(readers):
         return

@@ -19,6 +19,7 @@ from ktir.dialects.structured import constant
 from ktir.mlir import arith, func, integer_attribute, ir, is_a, linalg, operations
 from ktir.passes.flat.integers.intervals import I32, Interval, Values, all_of, width_of
 from ktir.passes.flat.integers.ranges import Memory, Unproved, Walk
+from ktir.passes.flat.integers.walked import Walked
 from ktir.roles import OWN_ROLES
 
 RANGES = "ktir.ranges"
@@ -141,6 +142,7 @@ class _Proof:
         self.functions, self.entry = functions, entry
         self.attributes = argument_attributes(entry)
         self.buffers = [b for i, d in enumerate(self.attributes) if (b := _buffer(i, d)) is not None]
+        self._walked = Walked()
         self.walk: Walk | None = None
         """The last one that came to the end."""
 
@@ -182,7 +184,7 @@ class _Proof:
         """The first op that is not proved; None where all are."""
         count = len(self.attributes)
         memory: dict[Memory, Values] = {("", b.number): _content(b, bounds) for b in self.buffers}
-        walk = Walk(self.functions, memory, [("", b.number) for b in self.buffers if b.is_of_host])
+        walk = Walk(self.functions, memory, [("", b.number) for b in self.buffers if b.is_of_host], self._walked)
         try:
             walk.run(self.entry, [("", i) for i in range(count)])
         except Unproved as error:

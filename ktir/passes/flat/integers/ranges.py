@@ -17,10 +17,10 @@ from ktir.analysis.interface.parameters import parameters
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.op_facts import PLACES, SIGNED_CASTS, UNSIGNED_CASTS
-from ktir.dialects.structured import loop_extents
 from ktir.mlir import arith, func, ir, is_a, linalg, math, named, names, tensor
 from ktir.passes.flat.integers import intervals
 from ktir.passes.flat.integers.intervals import FLAG, I32, Interval, Values, all_of, bounded, join, width_of
+from ktir.passes.flat.integers.walked import Outcome, Walked, WalkedGeneric
 
 Memory = tuple[str, int]
 """A buffer: of the entry's arguments by number, or what an op or a callee has for itself."""
@@ -47,8 +47,8 @@ class Walk:
     number which may lie beyond 32 bits.
     """
 
-    def __init__(self, functions: Functions, memory: Mapping[Memory, Values], host: Sequence[Memory]) -> None:
-        self.functions = functions
+    def __init__(self, functions: Functions, memory: Mapping[Memory, Values], host: Sequence[Memory], walked: Walked) -> None:
+        self.functions, self.walked = functions, walked
         self.memory: dict[Memory, Values] = dict(memory)
         self.stored: dict[Memory, Values] = {}
         """What stores write, by buffer."""
@@ -69,12 +69,11 @@ class Walk:
             _kernel(self, function, arguments)
             return
         self.places.update(zip(function.regions[0].blocks[0].arguments, arguments, strict=True))
-        for view in function.regions[0].blocks[0].operations:
-            op = view.operation
+        for name, op in self.walked.ops(function):
             if is_a(op, func.CallOp):
                 self.run(self.functions[callee(op)], [self.places[v] for v in op.operands])
             else:
-                _ACTIONS.get(op.name, Walk._any)(self, op)
+                _ACTIONS.get(name, Walk._any)(self, op)
 
     def known(self, op: ir.Operation, value: ir.Value) -> Values:
         """The interval of an operand, of a tensor that of all elements. Raises Unproved where 32 bits may not hold it."""
@@ -165,12 +164,17 @@ class Walk:
             self.values[result] = all_of(scalar) if scalar is not None else None
 
     def _generic(self, op: ir.Operation) -> None:
-        block = op.regions[0].blocks[0]
-        *body, end = [o.operation for o in block.operations]
-        extents = loop_extents(op)
-        kinds = ["reduction" in str(i) for i in ir.ArrayAttr(op.attributes["iterator_types"])]
-        trips = prod(n for n, reduced in zip(extents, kinds, strict=True) if reduced)
-        self._body(op, block, body, end, [self.values.get(v) for v in op.operands], extents, trips if any(kinds) else 0)
+        g = self.walked.generic(op)
+        read = tuple(self.values.get(v) for v in g.read)
+        found = g.outcomes.get(read)
+        if found is None:
+            self._body(g, read[: len(g.operands)])
+            results = tuple(self.values.get(r) for r in g.results)
+            found = g.outcomes[read] = Outcome(results, {o: self.decided[o] for o in g.body if o in self.decided})
+        for inner, outcome in found.decided.items():
+            if self.decided.setdefault(inner, outcome) != outcome:
+                raise Unproved(inner)
+        self.values.update(zip(g.results, found.results, strict=True))
 
     def _scan(self, op: ir.Operation) -> None:
         block = op.regions[0].blocks[0]
@@ -184,36 +188,28 @@ class Walk:
             found = self._reduced(body[0], given[k], given[k], trips - 1) if simple else all_of(_scalar(op.results[k].type))
             self.values[op.results[k]] = join([given[k], found])
 
-    def _body(
-        self,
-        op: ir.Operation,
-        block: ir.Block,
-        body: Sequence[ir.Operation],
-        end: ir.Operation,
-        given: Sequence[Values],
-        extents: Sequence[int],
-        trips: int,
-    ) -> None:
-        """The results of a generic; `trips` of the reduced loops, 0 without any."""
-        self.values.update(zip(block.arguments, given, strict=True))
-        accumulators = list(block.arguments)[len(given) - len(op.results) :]
-        last = {a: end.operands[k].owner.operation for k, a in enumerate(accumulators) if not isinstance(end.operands[k].owner, ir.Block)}
-        folds = trips and all(a in last and _folds(last[a], a) for a in accumulators)
-        if trips and not folds:  # whatever an accumulator may hold
+    def _body(self, g: WalkedGeneric, given: Sequence[Values]) -> None:
+        """The results of a generic."""
+        self.values.update(zip(g.block.arguments, given, strict=True))
+        ends = list(g.end.operands)
+        accumulators = list(g.block.arguments)[len(given) - len(g.results) :]
+        last = {a: e.owner.operation for a, e in zip(accumulators, ends, strict=True) if not isinstance(e.owner, ir.Block)}
+        folds = g.trips and all(a in last and _folds(last[a], a) for a in accumulators)
+        if g.trips and not folds:  # whatever an accumulator may hold
             self.values.update({a: all_of(a.type) for a in accumulators})
-        for inner in body:
+        for inner in g.body:
             if folds and inner in last.values():
                 continue
             if is_a(inner, linalg.IndexOp):
-                self.values[inner.results[0]] = Interval(0, extents[ir.IntegerAttr(inner.attributes["dim"]).value] - 1)
+                self.values[inner.results[0]] = Interval(0, g.extents[ir.IntegerAttr(inner.attributes["dim"]).value] - 1)
             else:
                 _ACTIONS.get(inner.name, Walk._any)(self, inner)
-        for k, a in enumerate(accumulators):
+        for result, a, end in zip(g.results, accumulators, ends, strict=True):
             if folds:
                 (mapped,) = [v for v in last[a].operands if v != a]
-                self.values[op.results[k]] = self._reduced(last[a], self.values.get(a), self.values.get(mapped), trips)
+                self.values[result] = self._reduced(last[a], self.values.get(a), self.values.get(mapped), g.trips)
             else:
-                self.values[op.results[k]] = self.values.get(end.operands[k])
+                self.values[result] = self.values.get(end)
 
     def _reduced(self, combiner: ir.Operation, start: Values, each: Values, trips: int) -> Values:
         type_ = combiner.results[0].type

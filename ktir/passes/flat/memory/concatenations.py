@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic, rebuild
-from ktir.mlir import func, ir, is_a, linalg, names, tensor
+from ktir.mlir import func, in_order, ir, is_a, linalg, names, tensor
 from ktir.passes.flat.memory import windows
 from ktir.passes.flat.memory.reshapes import inserted, part_of
 from ktir.passes.flat.memory.shapes_to_memory import erase_dead
@@ -68,8 +68,7 @@ def _parts_of(value: ir.Value) -> _Parts | None:
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
     """The element-wise ops that read a tensor, in order."""
-    users = {use.owner.operation for use in value.uses}
-    return [op for op in value.owner.operation.block.operations if op.operation in users and _is_pointwise(op.operation)]
+    return in_order({op for use in value.uses if _is_pointwise(op := use.owner.operation)})
 
 
 def _is_pointwise(op: ir.Operation) -> bool:
