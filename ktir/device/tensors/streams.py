@@ -136,8 +136,9 @@ class Event(torch.Event):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """That of the stream that it was recorded in, or that it was made for."""
-        return torch.device("spyre") if self._card is None else torch.device("spyre", self._card)
+        """That of the stream that it was recorded in; of no card before, as torch's own."""
+        recorded = self._card if self._mark is not None else None
+        return torch.device("spyre") if recorded is None else torch.device("spyre", recorded)
 
     @property
     def event_id(self) -> int:  # type: ignore[override]
@@ -183,7 +184,7 @@ class Event(torch.Event):
         return (other._mark.ns - self._mark.ns) / 1e6
 
     def __repr__(self) -> str:
-        index = -1 if self._card is None else self._card
+        index = -1 if self.device.index is None else self.device.index
         return f"torch.Event device_type=spyre, device_index={index}, event_flag={int(self._timed)}, event_id={self._id}"
 
 

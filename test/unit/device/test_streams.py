@@ -89,6 +89,10 @@ def test_events() -> None:
     assert (event.device, event.event_id, event.query()) == (torch.device("spyre"), 0, True)
     event.wait()
     event.synchronize()
+    of_a_card = torch.Event("spyre:0")
+    assert (of_a_card.device, of_a_card.event_id) == (torch.device("spyre"), 0)  # until it is recorded, as all of torch's
+    of_a_card.record()
+    assert of_a_card.device == torch.device("spyre:0")
     other = spyre.current_stream().record_event()
     assert other.device == torch.device("spyre:0")
     assert isinstance(other, spyre.Event)
