@@ -52,8 +52,8 @@ def power(x: float) -> str:
 
 NUMBERS = (
     Promise(
-        "Sums of products: the sum of a block of 64 is the exact sum, rounded once to f32, whatever the data and however rows and columns "
-        "are cut; blocks are added in sequence.",
+        "Sums of products: the sum of a block of 64, of pairs of bytes 128, is the exact sum, rounded once to f32, whatever the data and "
+        "however rows and columns are cut; blocks are added in sequence.",
         (
             "unit/arithmetic/test_block_sums.py::test_exact_sums_rounded_once",
             "unit/arithmetic/test_block_sums.py::test_no_dependence_on_the_cut",
@@ -108,10 +108,12 @@ NUMBERS = (
     ),
     Promise(
         "One value, one meaning: a float16 or bfloat16 result of the user's program is one number for all who read it; what jumps "
-        "(comparisons, places of extremes, rounding) reads the rounded number.",
+        "(comparisons, places of extremes, rounding) reads the rounded number, as do conversions to a wider type. The one reader of "
+        "a value may see it before it is rounded if it works element by element and stays in the type ([where](spec/numerics.md)).",
         (
             "unit/lowering/inductor/test_one_value.py::test_what_jumps_reads_the_number_that_is_returned",
             "unit/lowering/inductor/test_one_value.py::test_two_readers_see_the_rounded_value",
+            "unit/lowering/inductor/test_one_value.py::test_what_widens_reads_what_the_type_holds",
             "campaign/test_functions.py::test_a_value_that_is_returned_is_that_of_its_readers",
         ),
     ),
@@ -357,7 +359,7 @@ Not promised:
   C gives), the sign of zeros of `softshrink`.
 * Strides of results of `rrelu`, which PyTorch traces as another operator.
 * Eager's results of `_scaled_mm` in FP8: numbers beyond 448 are NaN there and 448 here, and others may be neighbours of the nearest value
-  there; here they are the nearest.
+  there; here they are the nearest. A scale that is infinite or zero is multiplied as such; it makes NaN or +0 of some there.
 * The values of the kernels that eager PyTorch has for whole layers of `nn.TransformerEncoder`: a layer is computed as eager PyTorch does
   with `torch.backends.mha.set_fastpath_enabled(False)`. A row whose keys are all masked is finite so, and NaN in those kernels.
 * A bound for a whole model of your own: bounds are per operator, and errors add up as in eager PyTorch. What they come to is measured as

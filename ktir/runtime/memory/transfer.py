@@ -215,7 +215,8 @@ def check_range(low: float, high: float, allowed: ValueRange, name: str) -> None
         return
     found = high if low >= allowed.low else low
     kind = "integers" if isinstance(low, int) else "numbers"
-    raise OutOfRange(f"argument '{name}' expects {kind} of {allowed.low} to {allowed.high}, but has {found}")
+    why = " (beyond, 32 bits do not hold the integers that it makes of them)" if kind == "numbers" else ""
+    raise OutOfRange(f"argument '{name}' expects {kind} of {allowed.low} to {allowed.high}, but has {found}{why}")
 
 
 def elements_of(tensor: HostTensor, offset: int, size: Sequence[int], strides: Sequence[int]) -> np.ndarray | None:

@@ -41,7 +41,9 @@ def _try(node: fx.Node) -> None:
             function(*(args[1:] if isinstance(node.target, str) else args), **kwargs)
         except RuntimeError as error:
             if "type" in str(error):  # also "dtype"; what else is wrong with numbers that are not those of the call says nothing of it
-                raise KtirError(str(error).splitlines()[0], source(node)) from None
+                operands = [t for t in map(_value, node.all_input_nodes) if t is not None]
+                shown = " and ".join(f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}" for t in operands)
+                raise KtirError(f"'{_name(node)}' of {shown}: {str(error).splitlines()[0]}", source(node)) from None
 
 
 def _value(node: fx.Node) -> torch.Tensor | None:

@@ -62,6 +62,8 @@ def test_products_of_several_types(name: str) -> None:
         with pytest.raises(RuntimeError) as ours:
             torch.compile(lambda a, b: function(a, b), backend="ktir", dynamic=False)(*inputs)
         assert str(theirs.value).splitlines()[0].split(", but")[0] in str(ours.value)
+        shown = " and ".join(f"{str(t.dtype).removeprefix('torch.')} [4, 4]" for t in inputs)
+        assert name not in ("@", "linear") or f" of {shown}: " in str(ours.value)
 
 
 def test_products_of_several_types_under_autocast() -> None:

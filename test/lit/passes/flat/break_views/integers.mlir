@@ -35,8 +35,8 @@ module attributes {ktir.level = "logical"} {
       linalg.yield %r : i64
     } -> tensor<5xi64>
     %m = ktir.materialize %b : tensor<5xi64> -> memref<5xi64>
-    // CHECK: ktdp.store %{{.*}} : tensor<5xi32>
     // CHECK: %[[M:.*]] = ktdp.construct_memory_view %arg5, sizes: [5], strides: [1] {{.*}} : memref<5xi32>
+    // CHECK: ktdp.store %{{.*}} : tensor<5xi32>
     // CHECK: ktdp.construct_indirect_access_tile {{.*}}[ind(%[[M]][%{{.*}}]), (%{{.*}})] {{.*}} memref<9x3xf16>, memref<5xi32>
     %vx = ktdp.construct_memory_view %x, sizes: [9, 3], strides: [3, 1] {coordinate_set = #v93, memory_space = #ktdp.memory_space<global>} : memref<9x3xf16>
     %tx = ktdp.construct_indirect_access_tile intermediate_variables(%p, %q) %vx[ind(%m[%p]), (%q)] {variables_space_order = #id2, variables_space_set = #v53} : memref<9x3xf16>, memref<5xi64> -> !ktdp.access_tile<5x3xindex>

@@ -49,8 +49,8 @@ module attributes {ktir.level = "logical"} {
 
 // A product over one element: a pointwise op that adds to the constant.
 // CHECK-LABEL: func.func @outer(
-// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%{{.*}}, %{{.*}} : tensor<7xf16>, tensor<5xf16>)
 // CHECK: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%{{.*}}, %{{.*}} : tensor<7xf16>, tensor<5xf16>)
 // CHECK: arith.addf %[[ZERO]], %{{.*}} : f32
 module attributes {ktir.level = "logical"} {
   func.func @outer(%x: index {ktir.name = "x", ktir.role = "input", ktir.type = tensor<7x1xf16>},
