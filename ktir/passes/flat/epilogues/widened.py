@@ -31,12 +31,14 @@ def _narrow(g: Generic) -> ir.Value | None:
 
 
 def _can_widen(reading: Reading) -> bool:
-    """Whether an op computes with what it reads: one that only moves it would widen what it has moved. It must not become a matmul, which
-    adds otherwise."""
-    if not is_a(reading.op, linalg.GenericOp) or reading.operand >= len(Generic(reading.op).inputs):
+    """Whether an op computes with what it reads: one that only moves it would widen what it has moved. A sum of products might become a
+    matmul, which adds otherwise."""
+    if not is_a(reading.op, linalg.GenericOp) or len(reading.op.results) != 1:
         return False
-    names = [o.name for o in Generic(reading.op).body_ops]
-    return bool(names) and names != SUM_OF_PRODUCTS[-2:]
+    g = Generic(reading.op)
+    names = [o.name for o in g.body_ops]
+    sums_products = len(g.inputs) > 1 and not g.is_pointwise and names[-2:] == SUM_OF_PRODUCTS[-2:]
+    return reading.operand < len(g.inputs) and bool(names) and not sums_products
 
 
 def _leave(g: Generic, narrow: ir.Value, found: list[Reading]) -> None:

@@ -43,7 +43,13 @@ def of_wide(x: torch.Tensor) -> torch.Tensor:
     return y / y.abs().amax(-1, keepdim=True)
 
 
-NARROW, WIDE = [normalised, through_views], [also_returned, of_wide]
+def products(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A sum of products of f32 does not become one of the array."""
+    y = x.exp().float()
+    return (y[:, None] * x.float()[None, :3]).sum(-1), y * y.amax()
+
+
+NARROW, WIDE = [normalised, through_views], [also_returned, of_wide, products]
 
 
 def argument(rows: int, dtype: torch.dtype) -> torch.Tensor:
@@ -56,7 +62,7 @@ def argument(rows: int, dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, 70])
-@pytest.mark.parametrize("f", [*NARROW, *WIDE])
+@pytest.mark.parametrize("f", [f for f in (*NARROW, *WIDE) if f is not products])
 def test_values(f: Function, rows: int, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against PyTorch, whose exponential may be another neighbour: a quotient of two, and a sum of two, are off by two such steps."""
     monkeypatch.setenv("KTIR_CACHE_DIR", str(tmp_path))
