@@ -130,8 +130,8 @@ def _block(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
     q, k, v, o, gate, up, down = zip(weights[::2], weights[1::2], strict=True)
     hidden = x.shape[-1]
     h = functional.rms_norm(x, (hidden,))
-    a, b, c = (_linear(h, *w).view(len(x), hidden // 64, 64).transpose(0, 1)[None] for w in (q, k, v))
-    x = x + _linear(functional.scaled_dot_product_attention(a, b, c)[0].transpose(0, 1).flatten(1), *o)
+    queries, keys, values = (_linear(h, *w).view(len(x), hidden // 64, 64).transpose(0, 1)[None] for w in (q, k, v))
+    x = x + _linear(functional.scaled_dot_product_attention(queries, keys, values)[0].transpose(0, 1).flatten(1), *o)
     h = functional.rms_norm(x, (hidden,))
     return x + _linear(functional.silu(_linear(h, *gate)) * _linear(h, *up), *down)
 

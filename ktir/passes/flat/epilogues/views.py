@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ktir.dialects.structured import elementwise, maps_of
 from ktir.mlir import ir, is_a, linalg, tensor
-from ktir.passes.flat.memory.windows import moved_dims, shape, source
+from ktir.passes.flat.memory.windows import moved_dims, shape
 
 
 class Reading(NamedTuple):
@@ -35,7 +35,7 @@ def readings(value: ir.Value, views: tuple[ir.Operation, ...] = ()) -> Iterator[
 
 def _is_view(op: ir.Operation, operand: int) -> bool:
     """Whether an op is a view of that operand."""
-    return operand == 0 and source(op) is not None and (not is_a(op, linalg.GenericOp) or is_transposition(op))
+    return operand == 0 and (is_a(op, tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp) or is_transposition(op))
 
 
 def by_op(found: Iterable[Reading]) -> dict[ir.Operation, list[Reading]]:

@@ -42,6 +42,20 @@ def _can_widen(reading: Reading) -> bool:
 
 
 def _leave(g: Generic, narrow: ir.Value, found: list[Reading]) -> None:
+    """Let an op give the scalar `narrow`, and those that read it widen that."""
+    whole, made = _whole(g, narrow), dict[ir.Operation, ir.Value]()
+    for op, some in by_op(found).items():
+        _read(Generic(op), {reading.operand: seen(whole, reading.views, made) for reading in some})
+    erase_views(g.op.results[0])
+    g.op.erase()
+
+
+def _whole(g: Generic, narrow: ir.Value) -> ir.Value:
+    """The tensor of the scalar: an operand that is only widened, element for element, or what is computed."""
+    number = ir.BlockArgument(narrow).arg_number if isinstance(narrow.owner, ir.Block) else None
+    if number is not None and g.maps[number] == g.maps[-1]:
+        return g.inputs[number]
+
     def body(arguments: list[ir.Value]) -> ir.Value:
         mapping = dict(zip(g.body.arguments, arguments, strict=True))
         clone_ops([inner for inner in g.body_ops if inner != g.yielded.owner.operation], mapping)
@@ -49,12 +63,7 @@ def _leave(g: Generic, narrow: ir.Value, found: list[Reading]) -> None:
 
     with ir.InsertionPoint(g.op), g.op.location:
         init = tensor.EmptyOp(list(shape(g.op.results[0])), narrow.type).result
-        whole = generic(g.inputs, init, g.maps, g.iterators, body, loc=g.op.location)
-    made = dict[ir.Operation, ir.Value]()
-    for op, some in by_op(found).items():
-        _read(Generic(op), {reading.operand: seen(whole, reading.views, made) for reading in some})
-    erase_views(g.op.results[0])
-    g.op.erase()
+        return generic(g.inputs, init, g.maps, g.iterators, body, loc=g.op.location)
 
 
 def _read(g: Generic, narrow: dict[int, ir.Value]) -> None:

@@ -159,6 +159,9 @@ def test_a_launch_out_of_range_says_so_and_writes_nothing() -> None:
     assert torch.equal(square(torch.arange(9)), torch.arange(9) ** 2)
     with pytest.raises(OutOfRange, match="expects integers of -32768 to 32767, but has 1048576"):
         square(torch.full((9,), 2**20))
+    whole = compiled(lambda x: x.to(torch.int64), "spyre", fallback="error")
+    with pytest.raises(OutOfRange, match=r"but has nan \(beyond, 32 bits do not hold the integers that it makes of them\)"):
+        whole(torch.tensor([1.0, float("nan")]))
 
 
 def test_low_bits_need_no_range(on_chip: None) -> None:

@@ -213,8 +213,8 @@ def test_products_of_the_same_activations_share_their_pairs() -> None:
         assert str(module).count('"ktir.pair_bytes"(') == 1
 
 
-@pytest.mark.parametrize(("weights", "most"), [(torch.int8, 0.95), (E4M3, 0.95)])
-def test_a_whole_feed_forward_block_takes_less_than_in_bfloat16(weights: torch.dtype, most: float) -> None:
+@pytest.mark.parametrize("weights", [torch.int8, E4M3])
+def test_a_whole_feed_forward_block_takes_less_than_in_bfloat16(weights: torch.dtype) -> None:
     """Quantised behind a norm, and again behind what is computed of two products: what crosses kernels is narrow, and made once."""
     hidden, inner = 512, 2048
     x, up = inputs(256, hidden, 2 * inner, weights)
@@ -234,4 +234,4 @@ def test_a_whole_feed_forward_block_takes_less_than_in_bfloat16(weights: torch.d
         return x + linear(torch.nn.functional.silu(linear(h, up[:inner])) * linear(h, up[inner:]), down)
 
     plain = program(block, x, up.to(x.dtype), down.to(x.dtype)).report.cycles
-    assert program(block, x, up, down).report.cycles < most * plain
+    assert program(block, x, up, down).report.cycles < 0.95 * plain
