@@ -70,7 +70,7 @@ class _Steady:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> None:
         loaded, prepared = self._kernel(), self._prepared()
-        if loaded is None or prepared is None or cache.load(self._key) is not loaded:
+        if loaded is None or prepared is None or not cache.use(self._key, loaded):
             self._plainly(tensors)
             return
         handles = [*map(_handle, tensors)]

@@ -130,9 +130,16 @@ def register_operators() -> None:
             library.impl(op, functools.partial(_otherwise, op))
 
 
+_fallback: Any = None
+"""What computes operators, once it is imported."""
+
+
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:
-    try:
-        from ktir.device.operators.fallback import fallback
-    except ImportError:  # by finalizers, when modules are gone
-        raise RuntimeError(f"{op}: Python is ending, and the device 'spyre' with it; let go of what uses it before that") from None
-    return fallback(op, *args, **kwargs)
+    global _fallback
+    if _fallback is None or sys.is_finalizing():
+        try:
+            from ktir.device.operators.fallback import fallback
+        except ImportError:  # by finalizers, when modules are gone
+            raise RuntimeError(f"{op}: Python is ending, and the device 'spyre' with it; let go of what uses it before that") from None
+        _fallback = fallback
+    return _fallback(op, *args, **kwargs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from itertools import count
 from threading import Lock
 from typing import Any
 
@@ -17,14 +18,15 @@ from ktir.runtime import stamps
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.store import files, folder, store
 
-__all__ = ["files", "folder", "kernel", "load", "owner", "set_limit", "store", "watch"]
+__all__ = ["files", "folder", "kernel", "load", "owner", "set_limit", "store", "use", "watch"]
 
 _loaded: dict[str, Kernel] = {}
-"""By key, in the order of their last launches."""
+"""By key."""
 _holders: dict[tuple[str, str], dict[int, weakref.ref[Any]]] = {}
 """By kind and key of a kernel: the weights that it was launched with, or the functions that launched it, and that are still there."""
 owner: ContextVar[Any] = ContextVar("ktir_owner", default=None)
 """What launches: the kernels go when it goes, unless others launch them too."""
+_uses = count()
 _lock = Lock()
 _most = Config.loaded_programs
 
@@ -38,11 +40,19 @@ def set_limit(most: int) -> None:
 def load(key: str) -> Kernel:
     """The kernel of a stored package, loaded once per process."""
     with _lock:
-        found = _loaded.pop(key, None) or Kernel(files(key), key)
-        _loaded[key] = found  # the last one now
+        found = _loaded.get(key)
+        if found is None:
+            found = _loaded[key] = Kernel(files(key), key)
+        found.used = next(_uses)
         while len(_loaded) > _most:
-            _loaded.pop(next(iter(_loaded)))
+            _loaded.pop(min(_loaded, key=lambda k: _loaded[k].used))
         return found
+
+
+def use(key: str, kernel: Kernel) -> bool:
+    """Whether this is still the kernel that is loaded; if so, it counts as loaded last."""
+    kernel.used = next(_uses)
+    return _loaded.get(key) is kernel
 
 
 def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> Callable[..., Any]:

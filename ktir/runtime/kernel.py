@@ -44,6 +44,8 @@ class Kernel:
         """What the KTIR executor runs; packages that no compiler of ours has made may come without."""
         self.faulty = False
         """Whether a launch has shown that the chip's program is at fault."""
+        self.used = 0
+        """When it was loaded or launched last, among all kernels."""
         self._chip: Executable | None = None
         self._to_keep = key
         """By which what the machine finds out is kept, until that is done."""

@@ -29,12 +29,11 @@ _SMALL = 1 << 14
 _state, _address, _carrier = attrgetter("state"), attrgetter("address"), attrgetter("carrier")
 
 
-def taking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def taking(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """What takes of a sequence what is at these places."""
-    if len(places) == 1:
-        (place,) = places
-        return lambda given: (given[place],)
-    return itemgetter(*places) if places else lambda _: ()
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 class Chip(Protocol):
@@ -91,7 +90,7 @@ class Prepared:
         limited = [(n, a.binding.place, a.binding.argument.range) for n, a in enumerate(self.writes) if not a.binding.any]
         self._checked = [(n, place, allowed) for n, place, allowed in limited if allowed]
         """Those of which the program does not take every element."""
-        self._same: tuple[tuple[int, ...], frozenset[int], list[DeviceForm], list[weakref.ref[Allocation]]] | None = None
+        self._same: tuple[Sequence[int], frozenset[int], list[DeviceForm], list[weakref.ref[Allocation]]] | None = None
         """What the last launch has written of tensors that were there before, where that was in place of what they held: handles; where
         lies what was read; forms; whose these are.
         """
@@ -146,7 +145,7 @@ class Prepared:
             if not whole:
                 filled.fill(np.nan)
             places.append(allocation.begin(binding.place, filled))
-        same = self._reopen(handles, places, carriers)
+        same = self._reopen(handles, places, carriers) if self._same is not None else []
         written = self._open(handles, places, carriers) if self.writes and not same else []
         if written is None:
             return False
@@ -179,8 +178,7 @@ class Prepared:
         """As `_open`, of tensors that the last launch has written and nobody has since. None of them where there is another one. Raises
         OutOfRange.
         """
-        if self._same is None:
-            return []
+        assert self._same is not None
         known, read, forms, owners = self._same
         written = self._written(handles)
         if written != known or read is not self._occupied or None in map(_state, forms):

@@ -8,7 +8,7 @@ import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ktir import config
+from ktir.device.operators import known
 from ktir.device.operators.schemas import schema_of
 from ktir.device.operators.trial import host_takes, key_of
 from ktir.device.tensors.storage import MOST_DIMS, on_host
@@ -51,7 +52,7 @@ _INDEXED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch
 
 _AMONG = (torch.ops.aten.searchsorted, torch.ops.aten.bucketize)
 
-Program = Callable[..., Any]
+Program = Callable[[Sequence[torch.Tensor]], Any]
 
 
 class NoProgram(Exception):
@@ -71,6 +72,7 @@ _lock = RLock()
 
 def forget(op: Any) -> None:
     """What an operator is compiled to has changed."""
+    known.forget()  # calls that write results have others within them
     with _lock:
         for key in [k for k in _programs if _operator(k) is op]:
             del _programs[key]
@@ -84,6 +86,8 @@ def _operator(key: Any) -> Any:
 
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a functional overload gives, computed on the chip. Raises NoProgram, with nothing done, where that cannot be."""
+    if (found := known.again(op, tuple(args), kwargs)) is not None:
+        return found
     if op in JOINS:
         named = schema_of(op).named(tuple(args), kwargs)
         parts, dim = named["tensors"], named.get("dim", 0)
@@ -116,17 +120,32 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             _programs.move_to_end(key)
     if isinstance(program, NoProgram):
         raise type(program)(*program.args)  # one that was raised would hold the frames of its callers, and their tensors
-    # a batch norm in training writes its statistics, and its schema says that it writes nothing: gradients rely on that
-    unchanged = torch.autograd.grad_mode._unsafe_preserve_version_counter(tuple(t for t in tensors if not t.is_inference()))
     try:
-        with torch._C.DisableTorchFunction(), unchanged:
-            return program(*tensors)
+        with torch._C.DisableTorchFunction():
+            found, writes = _without_a_trace(program, tensors)
     except KtirError as error:  # of the data, which the host words as PyTorch does, or a fault
         refused = (HostRefuses if isinstance(error, IndexFault) else NoProgram)(_said(error))
         if str(refused) != error.message:
             with _lock:
                 _programs[key] = NoProgram(str(refused))  # a fault is met once
         raise refused from None
+    if op.overloadpacket not in _AMONG:
+        known.keep(op, tuple(args), kwargs, partial(_counted, program) if writes else program)
+    return found
+
+
+def _without_a_trace(program: Program, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
+    """What a program gives, and whether it has written an operand: a batch norm in training writes its statistics, while its schema says
+    that it writes nothing, and gradients rely on that.
+    """
+    counted = tuple(t for t in tensors if not t.is_inference())
+    before = [t._version for t in counted]
+    with torch.autograd.grad_mode._unsafe_preserve_version_counter(counted):
+        return program(tensors), before != [t._version for t in counted]
+
+
+def _counted(program: Program, tensors: Sequence[torch.Tensor]) -> Any:
+    return _without_a_trace(program, tensors)[0]
 
 
 def _in_order(named: dict[str, Any]) -> bool:
@@ -263,9 +282,12 @@ def _compile(module: fx.GraphModule, tensors: list[torch.Tensor], without_data: 
         # torch's caches keep no guards of floats, by which it is known for which numbers a program is
         compiled = compile_graph(module, [*examples, *(traced.examples if traced else ())], device=device, cached=traced is None)
 
-    def program(*tensors: torch.Tensor) -> Any:
-        with torch.no_grad():
-            found = compiled(*tensors)
+    def program(tensors: Sequence[torch.Tensor]) -> Any:
+        if (again := compiled.again) is not None:  # which asks for no gradients, whatever the mode
+            found = again(*tensors)
+        else:
+            with torch.no_grad():
+                found = compiled(*tensors)
         return found[0] if len(found) == 1 else tuple(found)
 
     return program

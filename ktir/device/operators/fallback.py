@@ -16,12 +16,12 @@ from torch._guards import TracingContext
 
 import ktir
 from ktir import config
-from ktir.device.operators import eager
+from ktir.device.operators import eager, known, writing
 from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, as_given, functional, schema_of
 from ktir.device.operators.trial import host_takes
 from ktir.device.tensors import current, randomness
-from ktir.device.tensors.storage import allocation_of, bytes_on_host, in_turn, on_host, record, to_device
+from ktir.device.tensors.storage import bytes_on_host, in_turn, on_host, record, to_device
 from ktir.runtime import failures, metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
@@ -148,7 +148,7 @@ class _Call:
         for name, host in self.outs.items():
             ours = named[name]
             if ours.size() != host.size():
-                _resized_as(ours, host)
+                writing.resized_as(ours, host)
             if host.numel():
                 on_host(ours, write=True).copy_(host)
                 record(ours, "H2D")
@@ -199,6 +199,8 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """What torch calls for every operator that the device has no kernel for."""
+    if (found := known.again(op, args, kwargs)) is not None:
+        return found
     schema = schema_of(op)
     check_devices(op, schema, args, kwargs)
     if is_random(op, schema, args, kwargs):
@@ -215,8 +217,9 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             if eager.has_program(op):
                 return eager.run(op, *pytree.tree_map(_beside(op, args, kwargs), (args, kwargs)))
         elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
-            named = schema.named(args, kwargs)
-            return _written(op, schema, pytree.tree_map(_beside(op, args, kwargs), named) if _base(op) in _INDEXED else named, pure)
+            if _base(op) in _INDEXED:
+                args, kwargs = pytree.tree_map(_beside(op, args, kwargs), (args, kwargs))
+            return writing.written(op, args, kwargs, pure)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
     if not refused:
@@ -242,43 +245,6 @@ def _host_writes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     if _base(op) in _INDEXED and any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for t in leaves):
         return True  # how many elements masks choose, and whether there are as many values, is a matter of the data
     return any(host_takes(each, tree, leaves) for each in dict.fromkeys((op, as_given(op, args, kwargs))))
-
-
-def _written(op: Any, schema: Schema, named: dict[str, Any], pure: Any) -> Any:
-    """An operator that writes results: computed as new tensors, then copied to where they belong."""
-    for name in schema.written:
-        if any(n > 1 and not step for n, step in zip(named[name].shape, named[name].stride(), strict=True)):
-            raise eager.HostRefuses("elements of what it writes share their place")  # but not for each operator
-    while True:
-        before = _versions(named, schema)
-        found = eager.run(pure, (), {n: v for n, v in named.items() if n not in schema.out})
-        found = [found] if isinstance(found, torch.Tensor) else list(found)
-        new, written = found[: -len(schema.written)], found[-len(schema.written) :]
-        pairs = [(named[name], result) for name, result in zip(schema.written, written, strict=True)]
-        if any(not torch.can_cast(r.dtype, t.dtype) or (t.shape != r.shape and not schema.out) for t, r in pairs):
-            raise eager.HostRefuses("")
-        pairs = [(target, result.to(target.dtype)) for target, result in pairs]  # may compile, and what follows may not
-        with in_turn(*(target for target, _ in pairs)):
-            if before != _versions(named, schema):
-                continue  # another thread has written what this is computed from
-            for target, result in pairs:
-                if target.shape != result.shape:
-                    _resized_as(target, result)
-                target.copy_(result)
-            results = tuple(named[name] if name else new.pop(0) for name in schema.returned)
-            return results[0] if len(results) == 1 else results
-
-
-def _versions(named: dict[str, Any], schema: Schema) -> list[int]:
-    """How often what is written has been written."""
-    return [allocation_of(named[name]).version for name in schema.written]
-
-
-def _resized_as(target: torch.Tensor, result: torch.Tensor) -> None:
-    """What `out=` gives a tensor of another size: the size of the result, and its order of elements."""
-    target.resize_(result.shape)
-    if target.stride() != result.stride() and torch.ops.aten.is_non_overlapping_and_dense(result):
-        target.as_strided_(result.shape, result.stride(), int(target.storage_offset()))
 
 
 _INDEXED = ("index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put")

@@ -110,4 +110,4 @@ class ForNumbers(NamedTuple):
 
     def program_of(self, numbers: Sequence[float]) -> Callable[..., Any]:
         """The program with some numbers."""
-        return lambda *tensors: self.compiled(*tensors, *(torch.scalar_tensor(n, dtype=torch.float64, device="cpu") for n in numbers))
+        return lambda tensors: self.compiled([*tensors, *(torch.scalar_tensor(n, dtype=torch.float64, device="cpu") for n in numbers)])

@@ -185,8 +185,8 @@ class Allocation(_Ranges):
         """Of the range in which the linear bytes lie, or a form that has taken their place."""
         self._linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
-        self._linear_at = card.take(self._room)
         self.handle = reserved(nbytes) if handle is None else handle
+        self._linear_at = card.take(self._room)
         _live[self.handle] = weakref.ref(self)
         card.asked(self.handle, nbytes)
 
@@ -348,6 +348,20 @@ class Allocation(_Ranges):
         self._forms[written] = DeviceForm(written.layout, filled, address, size, self.version)
         return address
 
+    def take_over(self, other: Allocation) -> None:
+        """Hold what another allocation of as many bytes on the card holds, as it lies there; that is empty from now on, and nobody will
+        look at it again. Who calls holds the card.
+        """
+        self.free()
+        self.version += 1
+        self._linear_at, other._linear_at = other._linear_at, None
+        self._reserved, other._reserved = other._reserved, None
+        self._whole = other._whole
+        while other._forms:
+            place, form = other._forms.popitem()
+            form.state = self.version
+            self._forms[place] = form
+
     def reserve(self, wanted: Arrangement, read: Collection[int | None] = ()) -> int:
         """The address that a form will have that a program is about to write, which is none of those that it reads."""
         with self.card.compute:
@@ -383,9 +397,8 @@ class Allocation(_Ranges):
         if self._ending():
             return
         self.free()
-        if hasattr(self, "handle"):
+        if _live.pop(self.handle, None) is not None:  # else the card had no room
             self.card.asked(self.handle, -self.nbytes)
-            _live.pop(self.handle, None)
 
 
 def _fits(size: int, room: int) -> bool:

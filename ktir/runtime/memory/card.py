@@ -167,12 +167,20 @@ class Card:
         """
         if not size:
             return _NOWHERE
+        statistics, given_back, address = self._statistics, self._given_back, None
         with self._lock:
-            address = self._just_given(size, program)
+            if len(statistics.asked) > _NOTED or len(statistics.steps) > _NOTED:
+                statistics.settle()
+            if given_back:  # the range given back last, if it is one of this size
+                last = given_back.pop()
+                if last[1] == size and (last[0] >= self._first_program) is program:
+                    address = last[0]
+                else:
+                    given_back.append(last)
         if address is None:
             address = self._found(size, program)
         if not program:
-            self._statistics.ranges.append(size)
+            statistics.ranges.append(size)
         return address
 
     def _found(self, size: int, program: bool) -> int:
@@ -278,19 +286,6 @@ class Card:
 
     def _segment(self, address: int) -> Segment:
         return self.segments[address // self._segment_bytes]
-
-    def _just_given(self, size: int, program: bool) -> int | None:
-        """The address of the range given back last, if it is one of this size."""
-        statistics = self._statistics
-        if len(statistics.asked) > _NOTED or len(statistics.steps) > _NOTED:
-            statistics.settle()
-        if not self._given_back:
-            return None
-        last = self._given_back.pop()
-        if last[1] == size and (last[0] >= self._first_program) is program:
-            return last[0]
-        self._given_back.append(last)
-        return None
 
     def _collect(self) -> None:
         while self._given_back:

@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 from torch.nn import functional as F
 
-from ktir.device.operators import eager, trial
+from ktir.device.operators import eager, known, trial
 from ktir.runtime import metrics
 
 
@@ -185,6 +185,7 @@ def test_another_process_finds_programs_on_disk(monkeypatch: pytest.MonkeyPatch)
     with fresh_cache():
         for found in (0, 1):
             monkeypatch.setattr(eager, "_programs", eager.OrderedDict())
+            known.forget()
             counters.clear()
             close(x * 2.5 + x, x.cpu() * 2.5 + x.cpu())
             assert counters["inductor"]["fxgraph_cache_hit"] == 2 * found

@@ -94,7 +94,9 @@ class Done(NamedTuple):
         own, kind = self.constants, self.kind
 
         def call(*inputs: torch.Tensor) -> Any:
-            tensors = [*inputs, *own, *[t for make in makers for t in make()]]
+            tensors = [*inputs, *own]
+            for make in makers:
+                tensors += make()
             launch(taken(tensors))
             return kind(shown(tensors))
 

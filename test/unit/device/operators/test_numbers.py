@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from ktir.device.operators import eager, fallback, numbers
+from ktir.device.operators import eager, fallback, known, numbers
 
 aten = torch.ops.aten
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -42,8 +42,9 @@ CALLS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], Call]
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, bool]]]:
     """What is compiled inside of a test: the operator, and whether for all numbers. Nothing is known before."""
-    for known in (eager._programs, eager._constants, eager._in_vain):
-        known.clear()
+    known.forget()
+    for kept in (eager._programs, eager._constants, eager._in_vain):
+        kept.clear()
     stock, found = eager._compiled, []
 
     def noted(op: Any, leaves: Any, tree: Any, places: Any = ()) -> Any:
@@ -52,8 +53,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, bool]]
 
     monkeypatch.setattr(eager, "_compiled", noted)
     yield found
-    for known in (eager._programs, eager._constants, eager._in_vain):
-        known.clear()
+    known.forget()
+    for kept in (eager._programs, eager._constants, eager._in_vain):
+        kept.clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -69,7 +71,7 @@ def test_bits_are_those_of_constants(name: str, dtype: torch.dtype, compiled: li
         found = eager.run(op, args, kwargs)
         general += (op, False) not in compiled
         constant: Any = eager._compiled(op, leaves, tree)
-        wanted = constant(*(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)))
+        wanted = constant([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
         assert found.dtype == wanted.dtype
         assert torch.equal(found.cpu().nan_to_num(), wanted.cpu().nan_to_num()), value
         assert torch.equal(torch.signbit(found.cpu()), torch.signbit(wanted.cpu())), value
