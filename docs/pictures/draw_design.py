@@ -7,7 +7,12 @@ from canvas import AMBER, BLUE, GREEN, PALE, Picture
 STEPS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("PyTorch graph", "ATen operators of torch.compile", PALE, ("TorchInductor", "lowering/inductor")),
     ("Region", "loop nests as plain data", PALE, ("lowering/region_to_ktir",)),
-    ("Logical", "host shapes, named ops", BLUE, ("ktir-separate-calls, cse", "ktir-generalize", "ktir-break-views")),
+    (
+        "Logical",
+        "host shapes, named ops",
+        BLUE,
+        ("ktir-outline-repeats", "ktir-separate-calls, cse", "ktir-generalize", "ktir-break-views"),
+    ),
     ("Flat", "views, loads, stores, generics", BLUE, ("ktir-split-bodies", "ktir-plan", "ktir-assign-layouts")),
     ("Laid-out", "sticks of 64 lanes", BLUE, ("ktir-form-kernels", "ktir-divide-work")),
     ("Divided", "each core has its part", BLUE, ("ktir-keep-resident", "ktir-tile")),

@@ -10,6 +10,7 @@ from ktir import registry
 from ktir.analysis.attributes.levels import has_kernels
 from ktir.dialects.module_level import Level
 from ktir.mlir import ir
+from ktir.passes.flat.ktir_outline_repeats import SAVED
 from ktir.passes.levels.ktir_state_level import StateLevelPass
 from ktir.passes.levels.ktir_verify_level import VerifyLevelPass
 from ktir.passes.pinning.ktir_pin import PinPass
@@ -33,6 +34,7 @@ class Stage(NamedTuple):
 
 
 STAGES = (
+    Stage("ktir-outline-repeats", Level.LOGICAL),
     Stage("ktir-separate-calls", Level.LOGICAL),
     Stage("cse", Level.LOGICAL),  # Inductor repeats cheap ops in each of their users: equal loads and bodies are one
     Stage("ktir-generalize", Level.LOGICAL),
@@ -61,7 +63,8 @@ class ToAllocated(NamedPipeline):
 
     Kernels by hand are lifted or pinned: `way`, `within` and `numbers` are those of `ktir-lift`.
 
-    An option goes to every pass that has one of its name: `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
+    An option goes to every pass that has one of its name: `saved` ops at least that calls of equal layers must save (0: none is
+    outlined), `cores` to divide over, `lx-bytes` of scratchpad per core, `work-div` as in
     `m=4,n=8`, `steps` of the plan's search, `rows` of a block or `num-tiles` as in `m=2`, `online-softmax` (auto, always, never), `reuse`
     of addresses even where all tensors fit at once, `resident=false` for no tensor that stays in the scratchpad between kernels,
     `exchange=false` for none that goes from core to core.
@@ -75,6 +78,7 @@ class ToAllocated(NamedPipeline):
     way: Way = "pin"
     within: Annotated[float, AtLeast(0)] = 0.0
     target: str = ""
+    saved: Annotated[int, AtLeast(0)] = SAVED
     cores: int | None = None
     lx_bytes: int | None = None
     work_div: str = ""

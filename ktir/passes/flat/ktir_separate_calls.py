@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from ktir.analysis.attributes.kernel import is_authors
@@ -31,9 +30,8 @@ from ktir.dialects import ktdp
 from ktir.dialects.module_level import Level
 from ktir.dialects.op_facts import ADDRESSES, PLACES
 from ktir.mlir import func, ir, is_a, linalg, names, operations, tensor
-from ktir.passes.flat.memory.new_arguments import NewArguments
+from ktir.passes.flat.memory.new_arguments import NewArguments, pool_tile
 from ktir.pipeline import Pass
-from ktir.target import LANES
 
 
 @dataclass(frozen=True)
@@ -228,8 +226,4 @@ class _Part:
         """The memory of a tensor that lives across a call: row-major, rows of whole sticks."""
         base = self.parts.spilled[value]
         self._value(base, value.owner.operation)
-        type_ = ir.RankedTensorType(value.type)
-        padded = [*type_.shape[:-1], *(-(-n // LANES) * LANES for n in type_.shape[-1:])]
-        strides = [prod(padded[d + 1 :]) for d in range(len(padded))]
-        view = ktdp.construct_memory_view(self.values[base], list(type_.shape), strides, type_.element_type)
-        return ktdp.construct_access_tile(view, [0] * len(padded), list(type_.shape))
+        return pool_tile(self.values[base], ir.RankedTensorType(value.type))

@@ -11,11 +11,11 @@
 // CHECK: module attributes {ktir.hosts = [tensor<
 // CHECK-SAME: ], ktir.level = "allocated"}
 // CHECK: grid = [8]
-// STAGES: builtin.module(ktir-lift{cores=4},ktir-pin{cores=4},ktir-state-level,ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts{cores=4},ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
+// STAGES: builtin.module(ktir-lift{cores=4},ktir-pin{cores=4},ktir-state-level,ktir-outline-repeats,ktir-separate-calls,cse,ktir-generalize,ktir-break-views,ktir-split-bodies,ktir-plan{cores=4 lx-bytes=65536},ktir-assign-layouts{cores=4},ktir-form-kernels{cores=4 lx-bytes=65536},ktir-divide-work{cores=4 lx-bytes=65536},ktir-keep-resident{rows=2 lx-bytes=65536},ktir-tile{rows=2 lx-bytes=65536},ktir-allocate-scratchpad{lx-bytes=65536})
 // TILED: ktir.level = "tiled"}
 // SMALL: ktir_to_allocated.mlir:[[#]]:[[#]]: error:
 // SMALL: note: in pass 'ktir-tile{lx-bytes=256}'
-// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: numbers, way, within, target, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
+// OPTION: pipeline:1:1: error: pass 'ktir-to-allocated' has no option 'colour=red' (options: numbers, way, within, target, saved, cores, lx-bytes, work-div, steps, rows, online-softmax, num-tiles, reuse, resident, exchange, verify)
 // NESTED: error: pass 'ktir-lift' runs on 'builtin.module', but is nested under 'func.func'
 // TWICE: ktir.level = "allocated"
 #map = affine_map<(d0, d1) -> (d0, d1)>

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ktir.analysis.calls import argument_attributes, set_arguments, text_attribute
+from ktir.dialects import ktdp
 from ktir.mlir import func, ir
+from ktir.target import LANES
 
 
 class NewArguments:
@@ -37,3 +40,12 @@ class NewArguments:
         """Write type and attributes of the function, if there are new arguments."""
         if self.added:
             set_arguments(self.function, self.attributes)
+
+
+def pool_tile(base: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """The memory of a tensor that functions give each other, in a pool: row-major, rows of whole sticks."""
+    shape = list(type_.shape)
+    padded = [*shape[:-1], *(-(-n // LANES) * LANES for n in shape[-1:])]
+    strides = [prod(padded[d + 1 :]) for d in range(len(padded))]
+    view = ktdp.construct_memory_view(base, shape, strides, type_.element_type)
+    return ktdp.construct_access_tile(view, [0] * len(padded), shape)
