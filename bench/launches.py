@@ -1,17 +1,18 @@
 # ruff: noqa: E402
-"""What a launch of a compiled model on the device takes beyond the emulator's own run of its program.
+"""What a launch of a compiled model, or of an operator by itself, takes on the device beyond the emulator's own run of its program.
 
     python bench/launches.py [--only WORD ...] [--runs 200] [--profile]
 
-One thread, CPU time of it, warm, in milliseconds, medians. Each call of the compiled model is followed by a run of the machine alone, on
-what the call gave it:
+One thread, CPU time of it, warm, in milliseconds, medians. Each call is followed by a run of the machine alone, on what the call gave it.
+A program of some milliseconds leaves nothing else in the host's caches, so what stands around it takes several times as long:
 
-    call      the compiled model on tensors of the device, and the end of its results
+    call      the model or operator on tensors of the device, and the end of its results
     machine   the machine alone
     beyond    the call less what the machine takes inside of it; at most 5 % of `machine` where that is 10 ms and more
     guards    of this, Dynamo: its guards and what it calls the graph with
     ours      of this, the rest: at most 0.2 ms
-    floor     the same model on the host with a backend that does nothing but hand over results: what `guards` cannot be less than
+    floor     the same model on the host with a backend that does nothing but hand over results: what `guards` cannot be less than; an
+              operator as the host runs it
 
 --profile prints who takes the time beyond the machine. The program ends with status 1 where a bound is exceeded.
 """
@@ -51,7 +52,7 @@ MOST, SHARE, LONG = 0.2, 0.05, 10.0
 
 
 class Case(NamedTuple):
-    """A compiled model on its inputs, and what puts these back before each call."""
+    """A compiled model on its inputs, or an operator, and what puts these back before each call."""
 
     call: Callable[[], Any]
     before: Callable[[], None] = lambda: None
@@ -122,7 +123,25 @@ def decode(device: str) -> Case:
     return Case(lambda: compiled(ids, positions, cache), again)
 
 
-CASES: dict[str, Callable[[str], Case]] = {"chain": chain, "block": block, "decode": decode}
+def operator(of: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[str], Case]:
+    """An operator by itself, on small tensors."""
+
+    def case(device: str) -> Case:
+        x, y = torch.randn(64, 256).half().to(device), torch.ones(64, 256).half().to(device)
+        return Case(lambda: of(x, y))
+
+    return case
+
+
+CASES: dict[str, Callable[[str], Case]] = {
+    "chain": chain,
+    "block": block,
+    "decode": decode,
+    "add": operator(torch.add),
+    "softmax": operator(lambda x, _: x.softmax(-1)),
+    "mul_": operator(torch.Tensor.mul_),
+    "out": operator(lambda x, y: torch.mul(x, y, out=x)),
+}
 
 
 class Watch:
@@ -159,7 +178,7 @@ class Watch:
 def measured(case: Case, host: Case, runs: int) -> Row:
     """Call a compiled model and its machine by turns, and then the model and the same one on the host."""
     watch, (call, before) = Watch(), case
-    for _ in range(2):
+    for _ in range(4):  # until nothing is found out any more
         before()
         call()
         host.call()
@@ -183,7 +202,7 @@ def measured(case: Case, host: Case, runs: int) -> Row:
             end = time.thread_time()
             own[0](*watch.given)
             alone = time.thread_time() - end
-            guards = called - begin - watch.graph
+            guards = called - begin - watch.graph if watch.graph else 0.0
             rest = end - begin - watch.inside
             rows.append((end - begin, alone, rest, guards, rest - guards))
         floors = []

@@ -130,16 +130,19 @@ def register_operators() -> None:
             library.impl(op, functools.partial(_otherwise, op))
 
 
-_fallback: Any = None
-"""What computes operators, once it is imported."""
+_kernels: tuple[Any, Any] | None = None
+"""What does calls that are known, and what does all others, once they are imported."""
 
 
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:
-    global _fallback
-    if _fallback is None or sys.is_finalizing():
+    global _kernels
+    if _kernels is None or sys.is_finalizing():
         try:
             from ktir.device.operators.fallback import fallback
+            from ktir.device.operators.known import again
         except ImportError:  # by finalizers, when modules are gone
             raise RuntimeError(f"{op}: Python is ending, and the device 'spyre' with it; let go of what uses it before that") from None
-        _fallback = fallback
-    return _fallback(op, *args, **kwargs)
+        _kernels = again, fallback
+    again, rest = _kernels
+    found = again(op, args, kwargs)
+    return rest(op, *args, **kwargs) if found is None else found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.pool import rounded
 from ktir.runtime.memory.slot import Slot
-from ktir.runtime.time.steps import Step
+from ktir.runtime.time.steps import Step, moving
 from ktir.target import STICK_BYTES
 
 Carrier = NDArray[Any] | None
@@ -71,13 +71,14 @@ class JobPlan:
         self.addresses: dict[int, int] = {}
         """By number of an argument, where what is the program's own for it lies."""
         self._bound: list[int] = []
-        self._correct = Step("HostCompute", 0, 0.0, name)
+        self._correcting = Step("HostCompute", 0, 0.0, name), moving("H2D", self._correction.size, card.target, name)
         data = np.frombuffer(program(), np.uint8)
         head = rounded(self._correction.size)
         self._size = head + rounded(data.size)
         self._at: int | None = None
         self._at = card.take(self._size, program=True)
         card.bytes(self._at + head, data.size)[...] = data
+        self._block = card.bytes(self._at, self._correction.size)
         card.record("H2D", data.size, name)
 
     def own(self, index: int) -> int:
@@ -90,24 +91,21 @@ class JobPlan:
     def _bytes_of(self, index: int) -> int:
         return self._slots[index].layout.sticks * STICK_BYTES
 
-    def carriers(self, addresses: Sequence[int], lying: list[Carrier], before: list[Step] | None = None) -> list[Carrier]:
+    def carriers(self, addresses: Sequence[int], lying: list[Carrier], steps: list[Step] | None = None) -> list[Carrier]:
         """Tell the program where its arguments are, of which these are the carriers: those that it then finds, at the addresses that are
-        read where it lies. Nothing to do where it knows. before: steps that the card is given before those that this takes; they are taken
-        off.
+        read where it lies. Nothing to do where it knows. steps: to which those that this takes are added; else the card is given them.
         """
         if addresses == self._bound:
             return lying
-        assert self._at is not None
-        block = self.card.bytes(self._at, self._correction.size)
         if self._bound:
-            self._correction.change(block, self._bound, addresses)
+            self._correction.change(self._block, self._bound, addresses)
         else:
-            block[...] = self._correction.block(addresses)
-            self._bound = self._correction.addresses(block)
-        before = [] if before is None else before
-        self.card.run(*before, self._correct)
-        before.clear()
-        self.card.record("H2D", self._correction.size, self.name)
+            self._block[...] = self._correction.block(addresses)
+            self._bound = self._correction.addresses(self._block)
+        if steps is None:
+            self.card.run(*self._correcting)
+        else:
+            steps += self._correcting
         if self._bound == addresses:
             self._bound = [*addresses]  # the same objects are compared without a look at them
             return lying

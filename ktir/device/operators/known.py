@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._guards import TracingContext
+from torch._guards import _TLS
 
 from ktir.diagnostics import KtirError
 
@@ -37,15 +37,14 @@ def again(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunction():
         tensors: list[torch.Tensor] = []
         try:
-            key = _key_of(op, args, kwargs, tensors)
-            action = _known.get(key)
-            if action is None:
+            key: Hashable = (op._op, *_parts(args, tensors)) if not kwargs else _key_of(op, args, kwargs, tensors)
+            if (action := _known.get(key)) is None:
                 if (action := _before.get(key)) is None:
                     return None
                 _keep(key, action)
         except (_Unkept, TypeError):  # a SymInt, which has no hash
             return None
-        if TracingContext.try_get() is not None:
+        if getattr(_TLS, "tracing_context", None) is not None:  # as `TracingContext.try_get`
             return None
         try:
             return action(tensors)
@@ -90,10 +89,9 @@ def _keep(key: Hashable, action: Action) -> None:
 
 def _key_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> Hashable:
     """Raises _Unkept. Adds the tensors of a call, in order."""
-    parts = [op._op, *_parts(args, tensors)]
-    if kwargs:
-        parts += (*kwargs, *_parts(kwargs.values(), tensors))
-    return tuple(parts)
+    if not kwargs:
+        return op._op, *_parts(args, tensors)
+    return op._op, *_parts(args, tensors), *kwargs, *_parts(kwargs.values(), tensors)
 
 
 def _parts(values: Iterable[Any], tensors: list[torch.Tensor]) -> list[Hashable]:

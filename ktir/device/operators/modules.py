@@ -116,11 +116,13 @@ def batch_norm(
     eps: float,
 ) -> Any:
     """A batch norm in training, with the weights that those that are missing stand for: torch traces it with weights only."""
-    from ktir.device.operators.fallback import fallback
+    from ktir.device.operators import fallback, known
 
     weight = running_mean.new_ones(x.shape[1]) if weight is None else weight
     bias = running_mean.new_zeros(x.shape[1]) if bias is None else bias
-    return fallback(torch.ops.aten._batch_norm_with_update.default, x, weight, bias, running_mean, running_var, momentum, eps)
+    op, given = torch.ops.aten._batch_norm_with_update.default, (x, weight, bias, running_mean, running_var, momentum, eps)
+    found = known.again(op, given, {})
+    return fallback.fallback(op, *given) if found is None else found
 
 
 def packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:

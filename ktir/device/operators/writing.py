@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from ktir.runtime.memory.allocation import held
 from ktir.runtime.prepared import taking
 
 _handle = torch.Tensor.data_ptr
+_nbytes, _version = attrgetter("nbytes"), attrgetter("version")
 
 
 def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: Any) -> Any:
@@ -56,8 +58,10 @@ class _Again:
         self._pure = pure
         self._read = taking([k for k, (name, _) in enumerate(leaves) if name not in schema.out])
         self._written = taking([places[name] for name in schema.written])
-        self._shared = _shared([*map(_handle, (t for _, t in leaves))])
-        self._nbytes = tuple(leaves[places[name]][1].untyped_storage().nbytes() for name in schema.written)
+        handles = [_handle(t) for _, t in leaves]
+        self._shared = [*map(handles.index, handles)]
+        """Which tensors share their memory."""
+        self._nbytes = [leaves[places[name]][1].untyped_storage().nbytes() for name in schema.written]
         self._new = len([name for name in schema.returned if name is None])
         self._results = taking([len(leaves) + k if name is None else places[name] for k, name in _numbered(schema.returned)])
         self._one = len(schema.returned) == 1
@@ -65,28 +69,22 @@ class _Again:
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """None where it is not for these tensors."""
         handles = [*map(_handle, tensors)]
-        owners = [*map(held, handles)]
-        targets: Sequence[Any] = self._written(owners)
-        if None in owners or self._shared != _shared(handles) or self._nbytes != tuple(t.nbytes for t in targets):
+        owners: list[Any] = [*map(held, handles)]
+        targets = self._written(owners)
+        if None in owners or self._shared != [*map(handles.index, handles)] or self._nbytes != [*map(_nbytes, targets)]:
             return None
-        card, versions = targets[0].card, [t.version for t in targets]
+        card = targets[0].card
         while True:
+            versions = [*map(_version, targets)]
             found = self._pure(self._read(tensors))
             found = (found,) if isinstance(found, torch.Tensor) else found
-            results = [held(_handle(r)) for r in found[self._new :]]
             with card.compute:
-                before, versions = versions, [t.version for t in targets]
-                if before != versions:
+                if versions != [*map(_version, targets)]:
                     continue  # another thread has written what this is computed from
-                for target, result in zip(targets, results, strict=True):
-                    target.take_over(result)
+                for target, result in zip(targets, found[self._new :], strict=True):
+                    target.take_over(held(_handle(result)))
             given = self._results((*tensors, *found))
             return given[0] if self._one else given
-
-
-def _shared(handles: list[int]) -> list[int]:
-    """Which tensors share their memory."""
-    return [*map(handles.index, handles)]
 
 
 def _numbered(returned: Sequence[str | None]) -> Iterator[tuple[int, str | None]]:

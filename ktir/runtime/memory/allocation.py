@@ -388,8 +388,10 @@ class Allocation(_Ranges):
         """Give everything back; may be called at any time, more than once."""
         if self._linear_at is not None:
             self._drop_linear()
-        if self._forms:
-            self._drop_forms()
+        while self._forms:
+            _, form = self._forms.popitem()
+            self.card.give(form.address, form.size)
+            self.card.put_back(form.end())
         if self._reserved is not None:
             self._drop_reserved()
 
