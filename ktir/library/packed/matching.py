@@ -34,7 +34,9 @@ def call_kernels(graph: fx.Graph) -> None:
     """Replace such matmuls of a graph, in place."""
     reader, words = Reader(), Words(graph)
     for node in list(graph.nodes):
-        if node.target in _MATMULS and not node.kwargs:
+        if node.target in (*_MATMULS, aten._weight_int4pack_mm_for_cpu.default) and 0 in node.meta["val"].shape:
+            rewrite = _nothing(node)
+        elif node.target in _MATMULS and not node.kwargs:
             rewrite = _of_matmul(reader, words, node)
         elif node.target == aten._weight_int4pack_mm_for_cpu.default:
             rewrite = of_aten.product(words, node, HALVES)
@@ -47,6 +49,12 @@ def call_kernels(graph: fx.Graph) -> None:
                 node.replace_all_uses_with(product)
             graph.erase_node(node)
     graph.eliminate_dead_code()
+
+
+def _nothing(node: fx.Node) -> Rewrite:
+    """A result without elements."""
+    value = node.meta["val"]
+    return lambda build: build.add(aten.full.default, list(value.shape), 0, dtype=value.dtype, device=value.device)
 
 
 def _of_matmul(reader: Reader, words: Words, node: fx.Node) -> Rewrite | None:

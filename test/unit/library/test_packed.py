@@ -243,3 +243,21 @@ def test_memory_is_the_bound() -> None:
     close(got, x, by_group(words, s))
     cycles = sum(launch.machine.report.cycles for launch in launches)
     assert cycles <= (words.nbytes + s.nbytes) / launches[0].machine.target.dram_bytes_per_cycle / 0.8
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_no_rows_are_no_fault(rows: int) -> None:
+    aten = torch.ops.aten
+    packed = aten._convert_weight_to_int4pack_for_cpu(torch.randint(0, 16, (64, 64), dtype=torch.int32), 2)
+    pairs, words = torch.ones(1, 64, 2).bfloat16(), torch.randint(0, 9, (8, 64), dtype=torch.int32)
+
+    def both(x: torch.Tensor, kept: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return aten._weight_int4pack_mm_for_cpu(x, packed, 64, pairs), x @ by_group(words, pairs[:, :, 0]), kept + 1
+
+    x, kept = torch.randn(rows, 64).bfloat16(), torch.ones(3)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found = torch.compile(both, backend="spyre", dynamic=False, options={"fallback": "error"})(x, kept)
+    for a, b in zip(found, both(x, kept), strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype

@@ -127,7 +127,9 @@ def _name(node: fx.Node) -> str:
 
 def _writes(node: fx.Node) -> bool:
     name = _name(node)
-    return node.op.startswith("call_") and (node.target in _IN_PLACE or node.target is operator.setitem or name.rstrip("_") + "_" == name)
+    if getattr(operator, name, None) is node.target:  # `and_` writes to nothing: `and` is a keyword
+        return node.target in _IN_PLACE or node.target is operator.setitem
+    return node.op.startswith("call_") and name.rstrip("_") + "_" == name
 
 
 def _shares(value: torch.Tensor) -> bool:

@@ -41,6 +41,12 @@ def test_writes_to_elements_that_share_their_place_are_refused_as_in_eager(name:
     assert torch.equal(x, torch.ones(3, 1))
 
 
+@pytest.mark.parametrize("name", ["and_", "or_", "xor", "lshift", "rshift", "add", "mul"])
+def test_operators_that_make_a_tensor_write_to_none(on_chip: None, name: str) -> None:
+    x, f = torch.arange(8, dtype=torch.int32)[:, None].expand(8, 8), getattr(operator, name)
+    assert torch.equal(compiled(lambda x: f(x, 3), x), f(x, 3))
+
+
 def test_what_fails_before_a_refused_write_is_told_as_it_is() -> None:
     def look_up(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         found = x.gather(0, at)
