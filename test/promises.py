@@ -354,7 +354,8 @@ What the numbers are is specified in [numerics](spec/numerics.md) and [elementar
 Not promised:
 
 * That an input of `binary_cross_entropy` outside of 0 to 1 is an error; it is computed as it is.
-* Which of several equal values `topk` and `kthvalue` name; `argmax`, `max`, `min` and a stable `sort` name eager's.
+* Which of several equal values `topk`, `kthvalue` and a `sort` that is not stable name; `argmax`, `max`, `min` and a stable `sort` name
+  eager's.
 * Eager's values where its kernels differ between vectors and single numbers: remainders whose quotient overflows (NaN in vectors; here what
   C gives), the sign of zeros of `softshrink`.
 * Strides of results of `rrelu`, which PyTorch traces as another operator.

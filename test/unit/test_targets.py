@@ -183,8 +183,8 @@ def test_options_of_the_pipeline_reach_its_passes(text: str, tmp_path: Path) -> 
     file = tmp_path / "wide.toml"
     file.write_text(WIDE)
     steps = [str(step) for step in parse_pipeline(f"ktir-to-allocated{{target={file} cores=48}}")]
-    assert len([step for step in steps if f"target={file}" in step]) == 9 + 13, (
-        "nine passes, and a check after each of twelve and before them"
+    assert len([step for step in steps if f"target={file}" in step]) == 9 + 14, (
+        "nine passes, and a check after each of thirteen and before them"
     )
     for options in (f"target={file}", "lx-bytes=200000", "target=fitted cores=5"):
         with context(), ir.Location.unknown():

@@ -1,7 +1,8 @@
 """Calls of operators that have come before on operands of the same kinds: what was found out about them then is done at once.
 
-Whether the chip computes a call, and by which program, depends on the overload, on numbers, and on types, devices, sizes and strides of
-tensors. These are the key of a call; one that depends on anything else, as on what indices of the host hold, is not kept.
+Whether the chip computes a call, and by which program, depends on the overload, on numbers, on types, devices, sizes and strides of
+tensors, and on the default type of floats. These are the key of a call; one that depends on anything else, as on what indices of the
+host hold, is not kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _MOST = 1024
 """Calls that are kept at least; those made longest ago go."""
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _LISTS = frozenset((list, tuple, torch.Size))
+_default = torch.get_default_dtype
 _PLAIN = frozenset((int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 
 Action = Callable[[Sequence[torch.Tensor]], Any]
@@ -37,7 +39,7 @@ def again(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunction():
         tensors: list[torch.Tensor] = []
         try:
-            key: Hashable = (op._op, *_parts(args, tensors)) if not kwargs else _key_of(op, args, kwargs, tensors)
+            key: Hashable = (op._op, _default(), *_parts(args, tensors)) if not kwargs else _key_of(op, args, kwargs, tensors)
             if (action := _known.get(key)) is None:
                 if (action := _before.get(key)) is None:
                     return None
@@ -90,8 +92,8 @@ def _keep(key: Hashable, action: Action) -> None:
 def _key_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> Hashable:
     """Raises _Unkept. Adds the tensors of a call, in order."""
     if not kwargs:
-        return op._op, *_parts(args, tensors)
-    return op._op, *_parts(args, tensors), *kwargs, *_parts(kwargs.values(), tensors)
+        return op._op, _default(), *_parts(args, tensors)
+    return op._op, _default(), *_parts(args, tensors), *kwargs, *_parts(kwargs.values(), tensors)
 
 
 def _parts(values: Iterable[Any], tensors: list[torch.Tensor]) -> list[Hashable]:

@@ -63,7 +63,7 @@ def _changes(leaf: Any, whole: bool) -> bool:
 
 def key_of_kind(op: Any, tree: Any, leaves: Sequence[Any], places: Sequence[int]) -> Hashable:
     """What a program for all numbers at some places depends on."""
-    return op, tree, tuple(Number if k in places else key_of(leaf) for k, leaf in enumerate(leaves))
+    return op, tree, (torch.get_default_dtype(), *(Number if k in places else key_of(leaf) for k, leaf in enumerate(leaves)))
 
 
 class Traced:

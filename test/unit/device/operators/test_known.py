@@ -125,3 +125,16 @@ def test_calls_that_are_used_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = x + x
     assert known.action(torch.ops.aten.add.Tensor, (x, x), {})
     assert known.action(torch.ops.aten.mul.Tensor, (x, 2.0), {}) is None
+
+
+def test_the_default_type_of_floats_is_that_of_each_call() -> None:
+    numbers, before = torch.arange(5, dtype=torch.int32), torch.get_default_dtype()
+    given = numbers.to("spyre")
+    try:
+        for dtype in (torch.float32, torch.float16, torch.float32):
+            torch.set_default_dtype(dtype)
+            for _ in range(3):
+                for f in (lambda x: x + 1.5, lambda x: x / 2, torch.sigmoid):
+                    assert f(given).dtype == f(numbers).dtype == dtype
+    finally:
+        torch.set_default_dtype(before)

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 @pytest.mark.parametrize("shape", [Shape(64, 64, 3, 56), Shape(128, 64, 5, 14), Shape(64, 64, 3, 30, dilation=2)], ids=str)
 def test_cycles(shape: Shape) -> None:
-    """The image is padded, and seen through windows, in less than two programs take that do one of these each."""
+    """An image that is seen through windows is padded for half at most of what a program takes that pads it, and nothing else."""
     p = shape.padding
     padded = shape.size + 2 * p
 
@@ -48,8 +48,8 @@ def test_cycles(shape: Shape) -> None:
         return F.conv2d(x, w, stride=shape.stride, dilation=shape.dilation, groups=shape.groups)
 
     pad = cycles_of(lambda x: F.pad(x, (0, 0, p, p, p, p)), (1, shape.size, shape.size, shape.channels))
-    apart = pad + cycles_of(valid, (1, shape.channels, padded, padded), shape.shapes[1])
-    assert cycles_of(shape.convolve, *shape.shapes) < 0.85 * apart
+    seen = cycles_of(valid, (1, shape.channels, padded, padded), shape.shapes[1])
+    assert cycles_of(shape.convolve, *shape.shapes) < seen + pad / 2
 
 
 SHAPES = [
