@@ -6,9 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ktir.analysis.attributes.kernel import is_authors
 from ktir.analysis.attributes.levels import require_level
-from ktir.analysis.calls import calls_of, functions_of, set_arguments
+from ktir.analysis.calls import calls_of, planned, set_arguments
 from ktir.analysis.shared_memory import base_of, own_uses
 from ktir.diagnostics import Unsupported
 from ktir.dialects import ktdp
@@ -50,9 +49,8 @@ class OutlineRepeatsPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrite the functions that call no others."""
         require_level(module, self.name, Level.LOGICAL)
-        for function in functions_of(module).values():
-            large = 0 < self.saved < len(function.regions[0].blocks and function.regions[0].blocks[0].operations)
-            if large and not is_authors(function) and not calls_of(function):
+        for function in planned(module):
+            if 0 < self.saved < len(function.regions[0].blocks[0].operations) and not calls_of(function):
                 self._outline(function)
 
     def _outline(self, function: func.FuncOp) -> None:
@@ -154,7 +152,7 @@ class _Interface:
                     _refuse_unless_memory(value)
                 self.tensors.append(values)
 
-    def _can_be_made(self, values: Values, ops: Ops, readers_: Ops) -> bool:
+    def _can_be_made(self, values: Values, ops: Ops, reading: Ops) -> bool:
         """Whether the function makes an operand: it costs nothing, is nothing that memory can hold, or each round has one of its own."""
         if len({token(op) for op in set(ops)}) > 1 or len({ir.OpResult(value).result_number for value in values}) > 1:
             return False
@@ -162,7 +160,7 @@ class _Interface:
             return False
         if any(self._is_written_before(op, number) for number, op in enumerate(ops)):
             return False
-        own = len(set(values)) == len(values) and all(set(readers(v)) == {r} for v, r in zip(values, readers_, strict=True))
+        own = len(set(values)) == len(values) and all(set(readers(v)) == {r} for v, r in zip(values, reading, strict=True))
         return own or ops[0].name in _FREE or not _can_be_in_memory(values[0].type)
 
     def _is_written_before(self, op: ir.Operation, number: int) -> bool:
