@@ -71,6 +71,8 @@ class JobPlan:
         self.addresses: dict[int, int] = {}
         """By number of an argument, where what is the program's own for it lies."""
         self._bound: list[int] = []
+        self.bound = object()
+        """Another one whenever the program is told anew where its arguments are."""
         self._correcting = Step("HostCompute", 0, 0.0, name), moving("H2D", self._correction.size, card.target, name)
         data = np.frombuffer(program(), np.uint8)
         head = rounded(self._correction.size)
@@ -97,6 +99,7 @@ class JobPlan:
         """
         if addresses == self._bound:
             return lying
+        self.bound = object()
         if self._bound:
             self._correction.change(self._block, self._bound, addresses)
         else:

@@ -63,6 +63,15 @@ class _Argument(NamedTuple):
         return None if found is None or found.card is not card or found.nbytes != self.nbytes else found
 
 
+class _Place:
+    """Where an argument lies that is no form: what no tensor gives, and what is written while the program runs."""
+
+    __slots__ = ("address", "carrier")
+
+    def __init__(self, carrier: Carrier, address: int) -> None:
+        self.carrier, self.address = carrier, address
+
+
 class Prepared:
     """A program for tensors of these views on one card, which it takes as they lie. Its executable keeps it."""
 
@@ -80,7 +89,6 @@ class Prepared:
         """What the program writes of tensors that nobody has seen before."""
         self._filled = [chip.machine.fills(a.number) for a in self.new]
         """Of these, whether all of the carrier is written."""
-        self._settling = [(n, place) for n, a in enumerate(self.new) if (place := a.binding.place).settles]
         self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
         """What it writes of others."""
         self._written = taking([a.of for a in self.writes])
@@ -94,14 +102,14 @@ class Prepared:
         """What the last launch has written of tensors that were there before, where that was in place of what they held: handles; where
         lies what was read; forms; whose these are.
         """
-        own = [(i, slot) for i, slot in enumerate(chip.slots) if slot.host < 0]
-        self.carriers: list[Carrier] = [slot.iota for _, slot in own]
-        """Of what no tensor gives."""
-        self.addresses = [plan.own(i) for i, _ in own]
-        """Likewise."""
-        grouped = [i for i, _ in own] + [a.number for group in (self.reads, self.new, self.writes) for a in group]
-        self._in_order = taking(sorted(range(len(grouped)), key=grouped.__getitem__))
-        """Takes the arguments in their order from what no tensor gives, what is read, and what is written."""
+        places = [_Place(slot.iota, plan.own(i) if slot.host < 0 else -1) for i, slot in enumerate(chip.slots)]
+        self._lie: list[_Place | DeviceForm] = [*places]
+        """Where each argument lies: what is read in forms."""
+        self._bound: object = None
+        """What the program has been told by the last launch, as long as each argument is where it was then."""
+        self._new, self._old = ([places[a.number] for a in some] for some in (self.new, self.writes))
+        """Of these, what is written of tensors that nobody has seen before, and of others."""
+        self._settling = [(p, a.binding.place) for p, a in zip(self._new, self.new, strict=True) if a.binding.place.settles]
         self._read = taking([a.of for a in self.reads])
         self._moves = [_move(a, card) for a in self.reads]
         """The relayouts of integers by themselves, which hosts give at each launch."""
@@ -133,48 +141,51 @@ class Prepared:
         read, states = array("q", self._read(handles)), [*map(_state, self._forms)]
         if (read != self._last or states != self._states) and not self._look(read, states, steps):
             return False
-        forms = self._forms
-        places = [*self.addresses, *map(_address, forms)]
-        carriers: list[Carrier] = [*self.carriers, *map(_carrier, forms)]
-        for argument, whole in zip(self.new, self._filled, strict=True):
+        for argument, place, whole in zip(self.new, self._new, self._filled, strict=True):
             allocation = argument.allocation(handles[argument.of], card)
             if allocation is None:
                 return False
-            binding = argument.binding
-            carriers.append(filled := card.carrier(binding.entries))
+            place.carrier = filled = card.carrier(argument.binding.entries)
             if not whole:
                 filled.fill(np.nan)
-            places.append(allocation.begin(binding.place, filled))
-        same = self._reopen(handles, places, carriers) if self._same is not None else []
-        written = self._open(handles, places, carriers) if self.writes and not same else []
+            self._at(place, allocation.begin(argument.binding.place, filled))
+        same = self._reopen(handles) if self._same is not None else []
+        written = self._open(handles) if self.writes and not same else []
         if written is None:
             return False
-        ready = plan.carriers([*self._in_order(places)], [*self._in_order(carriers)], steps)
-        first = len(self.carriers) + len(forms)
+        lying = ready = [*map(_carrier, self._lie)]
+        if plan.bound is not self._bound:
+            ready = plan.carriers([*map(_address, self._lie)], lying, steps)
+            self._bound = plan.bound if ready is lying else None
         if card.computes:
             chip.machine.launch(ready, "tape", self._bounds)
         else:
-            nothing(carriers[first:])
+            nothing([*map(_carrier, (*self._new, *self._old))])
         steps.append(chip.step)
-        for n, place in self._settling:
-            if (filled := carriers[first + n]) is not None:
-                place.settle(filled)
+        for place, arrangement in self._settling:
+            if place.carrier is not None:
+                arrangement.settle(place.carrier)
         for n, (allocation, form, filled) in enumerate(same):
-            if (place := self._settled[n]) is not None:
-                place.settle(filled)
+            if (arrangement := self._settled[n]) is not None:
+                arrangement.settle(filled)
             allocation.version += 1  # as `Allocation.adopt`, of the one form that there is, in its place
             before = form.renew(filled, allocation.version)
             if before.size > _SMALL:
                 card.put_back(before)
             else:
                 self._spare[n] = before
+        for place in (*self._new, *self._old):  # it belongs to tensors, which may end
+            place.carrier = None
         if written:
             self._close(handles, written)
         return True
 
-    def _reopen(
-        self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
-    ) -> list[tuple[Allocation, DeviceForm, NDArray[np.float32]]]:
+    def _at(self, place: _Place, address: int) -> None:
+        """What is written lies there."""
+        if place.address != address:
+            place.address, self._bound = address, None
+
+    def _reopen(self, handles: Sequence[int]) -> list[tuple[Allocation, DeviceForm, NDArray[np.float32]]]:
         """As `_open`, of tensors that the last launch has written and nobody has since. None of them where there is another one. Raises
         OutOfRange.
         """
@@ -187,15 +198,15 @@ class Prepared:
             if not place.has(forms[n].carrier, allowed):
                 self.writes[n].binding.check(forms[n])
         again: list[tuple[Allocation, DeviceForm, NDArray[np.float32]]] = []
-        for owner, form, filled in zip(owners, forms, self._spare, strict=True):
+        for place, owner, form, filled in zip(self._old, owners, forms, self._spare, strict=True):
             allocation, carrier = owner(), form.carrier
             assert allocation is not None  # else its forms are not valid
             if filled is None:
                 filled = self.plan.card.carrier(len(carrier))
             put(filled, carrier)
+            place.carrier = filled
+            self._at(place, form.address)
             again.append((allocation, form, filled))
-        places += map(_address, forms)
-        carriers += [filled for _, _, filled in again]
         return again
 
     def _close(self, handles: Sequence[int], written: Sequence[tuple[Allocation, Binding, NDArray[np.float32], int | None]]) -> None:
@@ -208,23 +219,19 @@ class Prepared:
         owners = [weakref.ref(allocation) for allocation, *_ in written]
         self._same = (self._written(handles), self._occupied, [f for f in forms if f is not None], owners) if apart else None
 
-    def _open(
-        self, handles: Sequence[int], places: list[int], carriers: list[Carrier]
-    ) -> list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] | None:
-        """What the program writes of tensors that were there before; their addresses and carriers are added to these. None where it is not
-        for these tensors.
-        """
+    def _open(self, handles: Sequence[int]) -> list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] | None:
+        """What the program writes of tensors that were there before. None where it is not for these tensors."""
         plan = self.plan
         written: list[tuple[Allocation, Binding, NDArray[np.float32], int | None]] = []
         several = len({handles[a.of] for a in self.writes}) < len(self.writes)
-        for argument in self.writes:
+        for argument, place in zip(self.writes, self._old, strict=True):
             allocation, binding = argument.allocation(handles[argument.of], plan.card), argument.binding
             if allocation is None:
                 return None
             twice = several and any(allocation is other for other, *_ in written)  # one after the other, then
-            carriers.append(filled := binding.open(allocation))
+            place.carrier = filled = binding.open(allocation)
             address = None if twice else binding.address(allocation, self._occupied)
-            places.append(plan.own(argument.number) if address is None else address)
+            self._at(place, plan.own(argument.number) if address is None else address)
             written.append((allocation, binding, filled, address))
         return written
 
@@ -233,10 +240,11 @@ class Prepared:
         on the card. Raises OutOfRange. steps: see `_launch`.
         """
         last, self._last = self._last, array("q")
-        forms: list[Any] = [*self._forms] if last else [None] * len(read)
+        forms: list[Any] = self._forms if last else [None] * len(read)
+        states = states if last else [None] * len(read)
         moved = not last
         if read == last:
-            others: Iterable[int] = compress(count(), map(is_not, states, self._states))
+            others: Iterable[int] = [*compress(count(), map(is_not, states, self._states))]
         else:
             others = [n for n, now in enumerate(read) if not last or now != last[n] or states[n] is not self._states[n]]
         for n in others:
@@ -254,10 +262,11 @@ class Prepared:
                 steps.append(move)
             moved = moved or before.address != form.address
             if form is not before:
-                forms[n], self._bounds[number] = form, form.largest
-        self._forms, self._states, self._last = forms, [*map(_state, forms)], read
+                forms[n], self._bounds[number], self._lie[number] = form, form.largest, form
+            states[n] = form.state
+        self._forms, self._states, self._last = forms, states, read
         if moved:
-            self._occupied = frozenset(map(_address, forms))
+            self._occupied, self._bound = frozenset(map(_address, forms)), None
         return True
 
 

@@ -39,7 +39,7 @@ _NOTHING = np.empty((0, LANES), np.float32)
 
 
 class DeviceForm(Form):
-    """A form in memory of a card, at an address of its own. Its state is the allocation's version."""
+    """A form in memory of a card, at an address of its own for good. Its state is the allocation's version."""
 
     __slots__ = ("address", "size")  # launches look at many objects that are in no cache of the host: they are small
 
@@ -69,10 +69,10 @@ class NumberForm(DeviceForm):
         self.state = None
         return _NOTHING
 
-    def begin(self, value: int, address: int, version: int) -> None:
+    def begin(self, value: int, version: int) -> None:
         """It is valid again."""
         put_number(value, self.carrier)
-        self.address, self.state = address, version
+        self.state = version
         self._largest = self._extremes = self._around = None
 
 
@@ -305,9 +305,9 @@ class Allocation(_Ranges):
         value = wanted.number(self.card.memory(address), self.nbytes, allowed)
         if value is None:
             return None
-        if type(before) is not NumberForm or before.state is not None:
+        if type(before) is not NumberForm or before.state is not None or before.address != address:
             before = NumberForm(wanted.layout, carrier(wanted.layout), address, self._room, self.version)
-        before.begin(value, address, self.version)
+        before.begin(value, self.version)
         self._linear_at, self._whole = None, wanted
         self._forms[wanted] = before
         return before
