@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ktir import config, targets
-from ktir.analysis.calls import functions_of
+from ktir.analysis.calls import calls_of, functions_of
 from ktir.assembly import print_module
-from ktir.diagnostics import KtirError, Unsupported, location_text, position
+from ktir.diagnostics import KtirError, Unsupported, location_text, position, remark
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.module_target import NAME, set_target, target_of
@@ -22,6 +22,7 @@ from ktir.mlir import ir
 from ktir.package import HostView, LaunchArgument, LaunchSpec, Package, PublishedLayout, ValueRange
 from ktir.package.files import ALLOCATED, TARGET, write_folder
 from ktir.passes.flat.integers.integer_proof import RANGES
+from ktir.passes.flat.ktir_outline_repeats import OutlineRepeatsPass
 from ktir.passes.ktir_to_allocated import ToAllocated, Way
 from ktir.passes.layouts.host_tensors import host_tensors
 from ktir.passes.levels.ktir_state_level import StateLevelPass
@@ -64,6 +65,50 @@ def _verified(module: ir.Module) -> Iterator[None]:
             raise
     if wrong is not None:
         raise wrong
+
+
+def _to_allocated(module: ir.Module, stages: ToAllocated, after: Callable[[Step, ir.Module], None]) -> None:
+    """All stages, in place. What is refused because its equal layers have become calls of one function is compiled as it was written."""
+    written: ir.Operation | None = None
+    calls = 0
+
+    def before_each(step: Step, m: ir.Module) -> None:
+        nonlocal written, calls
+        if step.name == OutlineRepeatsPass.name:
+            written, calls = m.operation.clone(), _calls(m)
+
+    def after_each(step: Step, m: ir.Module) -> None:
+        nonlocal written
+        if step.name == OutlineRepeatsPass.name and _calls(m) == calls:
+            written = None
+        after(step, m)
+
+    verify = config.current().verify_each
+    try:
+        run_pipeline(module, str(stages), verify_each=verify, before_each=before_each, after_each=after_each)
+    except KtirError as error:
+        if written is None:
+            raise
+        _put_back(module, written)
+        remark("missed", OutlineRepeatsPass.name, f"equal parts are no calls of a function, with which: {error.message}", error.location)
+        run_pipeline(module, str(replace(stages, saved=0)), verify_each=verify, after_each=after)
+
+
+def _calls(module: ir.Module) -> int:
+    return sum(len(calls_of(function)) for function in functions_of(module).values())
+
+
+def _put_back(module: ir.Module, written: ir.Operation) -> None:
+    """Let a module be what it was before."""
+    for op in list(module.body.operations):
+        op.erase()
+    for op in list(written.regions[0].blocks[0].operations):
+        module.body.append(op)
+    own = module.operation.attributes
+    for name in list(own):
+        del own[name]
+    for name in written.attributes:
+        own[name] = written.attributes[name]
 
 
 def pipeline(cores: int | None = None, *, verify: bool = False, online_softmax: OnlineSoftmax = "auto") -> str:
@@ -123,8 +168,7 @@ def compile_logical(
             if Level.of(module) is Level.LOGICAL and options.logical_passes:
                 run_pipeline(module, options.logical_passes, verify_each=options.verify_each, after_each=after)
                 VerifyLevelPass().run(module)
-            stages = ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax)
-            run_pipeline(module, str(stages), verify_each=options.verify_each, after_each=after)
+            _to_allocated(module, ToAllocated(cores=fewer, verify=options.verify_each, online_softmax=online_softmax), after)
         program = lower_program(module)
         package = Package(program, launch_spec(module, program), further_files(module))
         contents = package.to_files()
