@@ -72,7 +72,7 @@ def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> Program:
 def _layers(case: Case, kinds: Kinds) -> Program:
     decoder, _ = model_of(case, kinds)
     before = case.context - case.tokens
-    kept = on_host(cache_of(case, decoder), before > 0)
+    kept = on_host(cache_of(case, decoder), before)
     embedded = torch.zeros(case.batch, case.tokens, decoder.config.hidden_size, dtype=dtype_of(case))
     positions = torch.arange(before, case.context).expand(case.batch, -1).contiguous()
     return _compiled(case.model, Step(decoder), embedded, positions, kept)

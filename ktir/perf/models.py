@@ -171,8 +171,8 @@ def cache_of(case: Case, decoder: Any) -> Any:
     return cache
 
 
-def on_host(cache: Any, follows: bool) -> Any:
-    """The cache with tensors that have values; `follows` where the step has tokens before it."""
+def on_host(cache: Any, before: int) -> Any:
+    """The cache with tensors that have values, for a step with so many tokens before it."""
     for layer in cache.layers:
         for name, value in vars(layer).items():
             if isinstance(value, torch.Tensor):
@@ -181,7 +181,9 @@ def on_host(cache: Any, follows: bool) -> Any:
                 setattr(layer, name, {k: torch.zeros_like(v, device="cpu") if isinstance(v, torch.Tensor) else v for k, v in value.items()})
         layer.device = torch.device("cpu")
         if hasattr(layer, "has_previous_state"):
-            layer.has_previous_state = dict.fromkeys(layer.has_previous_state, follows)
+            layer.has_previous_state = dict.fromkeys(layer.has_previous_state, before > 0)
+        if hasattr(layer, "cumulative_length_int"):  # of a window, how far it is filled is a number of Python's: that of the few tokens
+            layer.cumulative_length_int = before
     return cache
 
 

@@ -102,7 +102,8 @@ def test_a_cache_has_what_a_step_looks_back_on(config: dict[str, Any]) -> None:
     decoder.to_empty(device="cpu")
     for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.02)
-    held = on_host(cache, True)
+    held = on_host(cache, 31)
+    assert {getattr(layer, "cumulative_length_int", 31) for layer in held.layers} == {31}
     found = decoder(
         inputs_embeds=torch.randn(2, 1, 256).half(), position_ids=torch.full((2, 1), 31), past_key_values=held, use_cache=True
     ).last_hidden_state
@@ -116,6 +117,21 @@ def test_a_cache_has_what_a_step_looks_back_on(config: dict[str, Any]) -> None:
 def test_families_are_measured(config: dict[str, Any], tokens: int) -> None:
     row = measure(Case("tiny", config, "float16", 1, tokens, 32 if tokens == 1 else tokens))
     assert 0 < row.bound < row.ms
+
+
+@pytest.mark.turn
+@pytest.mark.parametrize("tokens", [1, pytest.param(64, marks=pytest.mark.long)])
+def test_a_window_that_holds_all_takes_what_attention_without_one_takes(tokens: int) -> None:
+    """Its cache says with a number of Python's how far it is filled, by which keys that nobody has written are not loaded."""
+    config = {**SIZES, "num_hidden_layers": 2, "num_key_value_heads": 4, "head_dim": 64, "sliding_window": 4096}
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
+    context = 1024 if tokens == 1 else tokens
+    windowed, plain = (
+        measure(Case("tiny", {**config, **more}, "float16", 1, tokens, context))
+        for more in ({"family": "ministral"}, {"family": "mistral", "sliding_window": None})
+    )
+    assert windowed.bound == plain.bound < windowed.ms
+    assert windowed.ms == pytest.approx(plain.ms, rel=0.1)
 
 
 @pytest.mark.long
