@@ -13,7 +13,7 @@ from ktir.mlir import arith, ir
 @dataclass(frozen=True)
 class Cores:
     """How an exchange names cores, and numbers that each has: `number` is that of the executing one. They run the tiles from `first` on,
-    of `tiles` in all."""
+    of `tiles` in all. Where numbers are told for fewer cores than there are, the others have what the last one of those has."""
 
     count: int
     number: ir.Value
@@ -26,6 +26,7 @@ class Cores:
 
     def value(self, numbers: Sequence[int]) -> int | ir.Value:
         """A number per core, at the insertion point."""
+        numbers = self._of_all(numbers)
         first = numbers[0]
         if all(n == first for n in numbers):
             return first
@@ -71,7 +72,10 @@ class Cores:
 
     def function(self, numbers: Sequence[int]) -> ir.Attribute:
         """The core that each core depends on, as a set."""
-        return ir.Attribute.parse(f"affine_set<(p)[c] : (p - ({self._steps(numbers, 'c')}) == 0)>")
+        return ir.Attribute.parse(f"affine_set<(p)[c] : (p - ({self._steps(self._of_all(numbers), 'c')}) == 0)>")
+
+    def _of_all(self, numbers: Sequence[int]) -> list[int]:
+        return [*numbers, *[numbers[-1]] * (self.count - len(numbers))]
 
     def _steps(self, numbers: Sequence[int], name: str) -> str:
         """An affine expression with these values at 0, 1, ...: linear, or a sum of steps."""

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from logical_programs import Logical
 
-from ktir.analysis.attributes.residents import EXCHANGE
+from ktir.analysis.attributes.residents import EXCHANGE, RESIDENT
 from ktir.analysis.core_numbers import CoreNumbers
 from ktir.assembly import parse_module
 from ktir.checking import check_levels
 from ktir.context import context
+from ktir.dialects._ktdp import tile_sets
 from ktir.isa.cycles import ring_route
 from ktir.lowering.compile import compile_logical, pipeline
 from ktir.mlir import func, ir
@@ -24,6 +25,7 @@ from ktir.passes.residence.rounds import Piece, pieces, rounds
 from ktir.passes.residence.shares import Deal, dealt, share_of
 from ktir.pipeline import run_pipeline
 from ktir.runtime.executable import Executable
+from ktir.target import element_bytes
 
 
 def draw_deals(draw: random.Random, extents: tuple[int, ...], cores: int) -> tuple[Deal, ...]:
@@ -85,6 +87,22 @@ def test_numbers_of_cores_are_written_as_they_are(numbers: list[int]) -> None:
         assert CoreNumbers(function.operation)(value).numbers.tolist() == numbers
 
 
+@pytest.mark.parametrize("numbers", [[0, 0, 7, 7], [2, 4, 6], [0, 0, 5, 0], [3, 3]])
+def test_cores_without_a_number_have_the_last_one(numbers: list[int]) -> None:
+    text = "func.func @f() attributes {grid = [8]} {\n  %t = ktdp.get_compute_tile_id : index\n  return\n}"
+    with context(), ir.Location.unknown():
+        module = parse_module(text)
+        (function,) = module.body.operations
+        first, end = function.regions[0].blocks[0].operations
+        cores = Cores(8, first.results[0], 0, 8)
+        with ir.InsertionPoint(end):
+            value = cores.value(numbers)
+        found = [value] * 8 if isinstance(value, int) else CoreNumbers(function.operation)(value).numbers.tolist()
+        wanted = numbers + numbers[-1:] * (8 - len(numbers))
+        assert found == wanted
+        assert [tile_sets.members(cores.function(numbers), (core,)) for core in range(8)] == [[n] for n in wanted]
+
+
 def places(first: int, strides: tuple[int, ...], extents: tuple[int, ...] | np.ndarray) -> np.ndarray:
     at = np.array([first])
     for extent, stride in zip(extents, strides, strict=True):
@@ -106,6 +124,31 @@ def exchanges(program: Logical, cores: int) -> int:
         module = parse_module(program.text())
         run_pipeline(module, pipeline(cores))
         return sum(isinstance(op, func.FuncOp) and EXCHANGE in op.attributes for op in module.body.operations)
+
+
+def test_all_cores_stay_within_a_tensor_that_fewer_of_them_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six cores of eight, beside one that all use."""
+    monkeypatch.setattr(Traffic, "saved", lambda *_: inf)
+    p = Logical()
+    a, b = (
+        p.combine("arith.addf", p.matmul(p.input(m, k), p.input(k, n)), p.input(n), "f16") for m, k, n in ((17, 128, 320), (320, 64, 320))
+    )
+    p.output(p.matmul(a, b))
+    seen = set[int]()
+    with context(), ir.Location.unknown():
+        module = parse_module(p.text())
+        run_pipeline(module, pipeline(8))
+        for kernel in module.body.operations:
+            if EXCHANGE not in kernel.attributes:
+                continue
+            numbers = CoreNumbers(kernel.operation)
+            for view in (op for op in kernel.body.blocks[0].operations if RESIDENT in op.attributes):
+                resident = view.attributes[RESIDENT]
+                begin = element_bytes(view.result.type.element_type) * numbers(view.operands[0]).numbers
+                assert (resident.address <= begin).all()
+                assert (begin < resident.address + resident.bytes).all(), (str(resident), begin)
+                seen.add(len(set(begin.tolist())))
+    assert max(seen) > 1, "some differ from core to core"
 
 
 @pytest.mark.parametrize(("shape", "cores"), [((17, 500, 1000, 450), 3), ((1, 300, 700, 260), 32)])
