@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-import torch
-
 from ktir.perf import memory
+from ktir.perf.judged import Judged, judged
 from ktir.perf.modelled import Row
 from ktir.target import DATASHEET
 
@@ -69,8 +68,8 @@ class Served:
     """CPU seconds until the engine was there."""
     programs: int
     gigabytes: float
-    equal: float | None
-    """Share of the requests whose tokens are transformers'; None where that was not asked for."""
+    judged: Judged | None
+    """None where that was not asked for."""
 
     def lines(self) -> list[str]:
         """As a table."""
@@ -87,7 +86,7 @@ class Served:
             f"steps on this host, CPU s     {self.host:.2f}",
             f"start of the engine, CPU s    {self.start:.1f}, {self.programs} programs",
             f"memory, GB                    {self.gigabytes:.2f}",
-            *([] if self.equal is None else [f"requests with transformers' tokens  {self.equal:.0%}"]),
+            *([] if self.judged is None else [self.judged.line()]),
         ]
 
     def rows(self, name: str) -> list[Row]:
@@ -137,23 +136,6 @@ def drive(llm: Any, load: Load) -> tuple[list[Answer], float]:
     return sent, seconds
 
 
-@torch.no_grad()
-def share_equal(folder: str, answers: Sequence[Answer]) -> float:
-    """Of the requests those whose greedy tokens are those of transformers in float32."""
-    import transformers
-
-    kind = getattr(transformers, transformers.AutoConfig.from_pretrained(folder).architectures[0])
-    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-    good = 0
-    for answer in answers:
-        given = torch.tensor([answer.prompt])
-        count = len(answer.tokens)
-        options = {"max_new_tokens": count, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-        found = model.generate(given, attention_mask=torch.ones_like(given), **options)
-        good += found[0, len(answer.prompt) :].tolist() == answer.tokens
-    return good / len(answers)
-
-
 def measure(folder: str, loads: Sequence[Load], check: bool = False, **options: Any) -> list[Served]:
     """Start an engine on a model's folder, with vLLM's `options`, and serve the loads one after the other."""
     memory.forget()
@@ -177,7 +159,7 @@ def measure(folder: str, loads: Sequence[Load], check: bool = False, **options: 
                 start=started,
                 programs=len(runner.runs) + 1,
                 gigabytes=memory.most() / 1e9,
-                equal=share_equal(folder, answers) if check else None,
+                judged=judged(folder, [(a.prompt, a.tokens) for a in answers], llm.llm_engine.model_config.dtype) if check else None,
             )
         )
     del llm, runner

@@ -45,7 +45,7 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked = ["serve", folder, "--requests", "6", "--prompt", "10", "40", "--new", "4", "--check", "-o", str(table)]
     assert main(asked) == 0
     said = capfd.readouterr().out
-    assert said.count("requests with transformers' tokens") == 2
+    assert said.count("wrong 0.0%") == 2
     rows = json.loads(table.read_text())["rows"]
     assert len(rows) == 12
     assert all(0 < row["bound"] <= row["ms"] for row in rows)

@@ -48,7 +48,11 @@ def parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--dtype", metavar="NAME", default="float16", help="of the model (default: float16)")
     serve.add_argument("--max-model-len", metavar="N", type=int, default=128, help="of vLLM (default: 128)")
-    serve.add_argument("--check", action="store_true", help="tell how many answers are those of transformers in float32")
+    serve.add_argument(
+        "--check",
+        action="store_true",
+        help="tell how many answers are those of transformers in float32, or part where the dtype leaves a doubt",
+    )
     return made
 
 
