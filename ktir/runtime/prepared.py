@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ktir.arithmetic.carriers import put
 from ktir.emulator.machine import Machine
 from ktir.runtime.device import Binding, DeviceTensor
 from ktir.runtime.jobplan import Carrier, JobPlan
-from ktir.runtime.memory.allocation import Allocation, DeviceForm, held, stands_in
+from ktir.runtime.memory.allocation import Allocation, DeviceForm, NumberForm, held, stands_in
 from ktir.runtime.memory.card import Card
 from ktir.runtime.memory.hardware import nothing
 from ktir.runtime.memory.slot import Slot
+from ktir.runtime.memory.view import Arrangement
 from ktir.runtime.time.steps import Step, moving
 
 _SMALL = 1 << 14
@@ -63,6 +63,26 @@ class _Argument(NamedTuple):
         return None if found is None or found.card is not card or found.nbytes != self.nbytes else found
 
 
+class _New(NamedTuple):
+    """A tensor that is made for each launch, which writes all of it: its number, its bytes, elements and form, and whether the program
+    itself writes all of the carrier.
+    """
+
+    of: int
+    nbytes: int
+    entries: int
+    form: Arrangement
+    whole: bool
+
+
+class _Number(NamedTuple):
+    """An integer by itself that is read: what it takes to have it as the program reads it, and the range in which that takes it."""
+
+    move: Step
+    low: int
+    high: int
+
+
 class _Place:
     """Where an argument lies that is no form: what no tensor gives, and what is written while the program runs."""
 
@@ -87,8 +107,8 @@ class Prepared:
         self.reads = [a for slot, a in given if slot.reads]
         self.new = [a for slot, a in given if not slot.reads and a.of in new and a.binding.writes_all]
         """What the program writes of tensors that nobody has seen before."""
-        self._filled = [chip.machine.fills(a.number) for a in self.new]
-        """Of these, whether all of the carrier is written."""
+        fills = chip.machine.fills
+        self._made = [_New(a.of, a.nbytes, a.binding.entries, a.binding.place, fills(a.number)) for a in self.new]
         self.writes = [a for slot, a in given if not slot.reads and a not in self.new]
         """What it writes of others."""
         self._written = taking([a.of for a in self.writes])
@@ -111,8 +131,8 @@ class Prepared:
         """Of these, what is written of tensors that nobody has seen before, and of others."""
         self._settling = [(p, a.binding.place) for p, a in zip(self._new, self.new, strict=True) if a.binding.place.settles]
         self._read = taking([a.of for a in self.reads])
-        self._moves = [_move(a, card) for a in self.reads]
-        """The relayouts of integers by themselves, which hosts give at each launch."""
+        self._numbers = [_number(a, card) for a in self.reads]
+        """Of integers by themselves, which hosts give at each launch."""
         self._last = array("q")
         """The handles of what the last launch read, if all of it is known."""
         self._forms: list[DeviceForm] = []
@@ -126,42 +146,48 @@ class Prepared:
         """Launch on tensors that begin where their allocations do. False where it is not for these. Raises as `Executable.__call__` does;
         then nothing is written, either.
         """
-        card = self.plan.card
-        with self.chip.lock, card.compute:
-            steps: list[Step] = []
+        chip, plan = self.chip, self.plan
+        card = plan.card
+        steps: list[Step] = []
+        """What the card has done, and has not been given yet: to give it takes longer than to note it."""
+        with chip.lock, card.compute:
             try:
-                return self._launch(handles, steps)
+                read, states = array("q", self._read(handles)), [*map(_state, self._forms)]
+                if read != self._last or (states != self._states and not self._renewed(states, steps)):
+                    if not self._look(read, steps):
+                        return False
+                for place, (of, nbytes, entries, form, whole) in zip(self._new, self._made, strict=True):
+                    allocation = held(handles[of])
+                    if allocation is None or allocation.card is not card or allocation.nbytes != nbytes:
+                        return False
+                    place.carrier = filled = card.carrier(entries)
+                    if not whole:
+                        filled.fill(np.nan)
+                    if place.address != (address := allocation.begin(form, filled)):
+                        place.address, self._bound = address, None
+                same = self._reopen(handles) if self._same is not None else []
+                written = self._open(handles) if self.writes and not same else []
+                if written is None:
+                    return False
+                lying = ready = [*map(_carrier, self._lie)]
+                if plan.bound is not self._bound:
+                    ready = plan.carriers([*map(_address, self._lie)], lying, steps)
+                    self._bound = plan.bound if ready is lying else None
+                if card.computes:
+                    chip.machine.launch(ready, "tape", self._bounds)
+                else:
+                    nothing([*map(_carrier, (*self._new, *self._old))])
+                steps.append(chip.step)
+                self._end(same)
+                if written:
+                    self._close(handles, written)
+                return True
             finally:
                 if steps:
                     card.run(*steps)
 
-    def _launch(self, handles: Sequence[int], steps: list[Step]) -> bool:
-        """As `launch`. What the card has done, and has not been given yet, is added to `steps`: to give it takes longer than to note it."""
-        chip, plan, card = self.chip, self.plan, self.plan.card
-        read, states = array("q", self._read(handles)), [*map(_state, self._forms)]
-        if (read != self._last or states != self._states) and not self._look(read, states, steps):
-            return False
-        for argument, place, whole in zip(self.new, self._new, self._filled, strict=True):
-            allocation = argument.allocation(handles[argument.of], card)
-            if allocation is None:
-                return False
-            place.carrier = filled = card.carrier(argument.binding.entries)
-            if not whole:
-                filled.fill(np.nan)
-            self._at(place, allocation.begin(argument.binding.place, filled))
-        same = self._reopen(handles) if self._same is not None else []
-        written = self._open(handles) if self.writes and not same else []
-        if written is None:
-            return False
-        lying = ready = [*map(_carrier, self._lie)]
-        if plan.bound is not self._bound:
-            ready = plan.carriers([*map(_address, self._lie)], lying, steps)
-            self._bound = plan.bound if ready is lying else None
-        if card.computes:
-            chip.machine.launch(ready, "tape", self._bounds)
-        else:
-            nothing([*map(_carrier, (*self._new, *self._old))])
-        steps.append(chip.step)
+    def _end(self, same: Sequence[tuple[Allocation, DeviceForm, NDArray[np.float32]]]) -> None:
+        """The program has written. same: what it has written of the tensors of the last launch, which belongs to them."""
         for place, arrangement in self._settling:
             if place.carrier is not None:
                 arrangement.settle(place.carrier)
@@ -171,14 +197,13 @@ class Prepared:
             allocation.version += 1  # as `Allocation.adopt`, of the one form that there is, in its place
             before = form.renew(filled, allocation.version)
             if before.size > _SMALL:
-                card.put_back(before)
+                self.plan.card.put_back(before)
             else:
                 self._spare[n] = before
-        for place in (*self._new, *self._old):  # it belongs to tensors, which may end
+        for place in self._new:  # it belongs to tensors, which may end
             place.carrier = None
-        if written:
-            self._close(handles, written)
-        return True
+        for place in self._old:
+            place.carrier = None
 
     def _at(self, place: _Place, address: int) -> None:
         """What is written lies there."""
@@ -203,7 +228,7 @@ class Prepared:
             assert allocation is not None  # else its forms are not valid
             if filled is None:
                 filled = self.plan.card.carrier(len(carrier))
-            put(filled, carrier)
+            np.copyto(filled, carrier)  # of 32 bits, as all that programs have written
             place.carrier = filled
             self._at(place, form.address)
             again.append((allocation, form, filled))
@@ -235,13 +260,27 @@ class Prepared:
             written.append((allocation, binding, filled, address))
         return written
 
-    def _look(self, read: array[int], states: list[Hashable], steps: list[Step]) -> bool:
-        """Find the forms of what is read, where they are not those of the last launch, which now have these states. False where it is not
-        on the card. Raises OutOfRange. steps: see `_launch`.
+    def _renewed(self, states: list[Hashable], steps: list[Step]) -> bool:
+        """Whether nothing of what is read has changed since the last launch but integers by themselves, in the places where they were. If
+        so, their forms have them.
+        """
+        forms = self._forms
+        for n in compress(count(), map(is_not, states, self._states)):
+            form, number = forms[n], self._numbers[n]
+            if number is None or type(form) is not NumberForm or not form.again(number.low, number.high):
+                return False
+            states[n] = form.state
+            steps.append(number.move)
+        self._states = states
+        return True
+
+    def _look(self, read: array[int], steps: list[Step]) -> bool:
+        """Find the forms of what is read, where they are not those of the last launch. False where it is not on the card. steps: see
+        `launch`. Raises OutOfRange.
         """
         last, self._last = self._last, array("q")
         forms: list[Any] = self._forms if last else [None] * len(read)
-        states = states if last else [None] * len(read)
+        states: list[Hashable] = [*map(_state, forms)] if last else [None] * len(read)
         moved = not last
         if read == last:
             others: Iterable[int] = [*compress(count(), map(is_not, states, self._states))]
@@ -252,14 +291,14 @@ class Prepared:
             allocation = held(read[n])
             if allocation is None or allocation.card is not self.plan.card:
                 return False
-            move = self._moves[n] if allocation.nbytes == nbytes else None
+            given = self._numbers[n] if allocation.nbytes == nbytes else None
             before = forms[n]
             same = before if last and read[n] == last[n] else None
-            form = None if move is None else allocation.number(binding.place, binding.argument.range, same)
-            if form is None:
+            form = None if given is None else allocation.number(binding.place, same)
+            if given is None or form is None or not form.again(given.low, given.high):
                 form = binding.read(allocation)
-            elif move is not None:
-                steps.append(move)
+            else:
+                steps.append(given.move)
             moved = moved or before.address != form.address
             if form is not before:
                 forms[n], self._bounds[number], self._lie[number] = form, form.largest, form
@@ -270,11 +309,11 @@ class Prepared:
         return True
 
 
-def _move(argument: _Argument, card: Card) -> Step | None:
-    """What it takes to have an integer by itself as the program reads it, of linear bytes whose place it takes; None for all else."""
+def _number(argument: _Argument, card: Card) -> _Number | None:
+    """An argument that is an integer by itself, whose form takes the place of its linear bytes; None for all else."""
     place = argument.binding.place
     nbytes = stands_in(place, argument.nbytes) if place.is_number else 0
-    return moving("Relayout", nbytes, card.target) if nbytes else None
+    return _Number(moving("Relayout", nbytes, card.target), *place.numbers(argument.binding.argument.range)) if nbytes else None
 
 
 def _argument(number: int, slot: Slot, tensors: Sequence[DeviceTensor]) -> _Argument:

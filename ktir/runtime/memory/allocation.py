@@ -43,7 +43,7 @@ class DeviceForm(Form):
 
     __slots__ = ("address", "size")  # launches look at many objects that are in no cache of the host: they are small
 
-    def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int) -> None:
+    def __init__(self, layout: Layout, filled: NDArray[Any], address: int, size: int, version: int | None) -> None:
         self.layout, self.carrier, self.state, self.address, self.size = layout, filled, version, address, size
         self.stamp, self.users, self._largest, self._extremes, self._around = None, 0, None, None, None
 
@@ -60,20 +60,37 @@ class DeviceForm(Form):
 
 
 class NumberForm(DeviceForm):
-    """A form of an integer by itself, which has its carrier for good: the host gives another one at each launch."""
+    """A form of an integer by itself, in the place of the linear bytes of its owner. It has its carrier for good: the host gives another
+    integer at each launch. It is valid where it has been read.
+    """
 
-    __slots__ = ()
+    __slots__ = ("_at", "_bits", "_memory", "_place", "owner")
+
+    def __init__(self, owner: Allocation, place: Arrangement, address: int, size: int) -> None:
+        super().__init__(place.layout, carrier(place.layout), address, size, None)
+        self.owner, self._place, self._bits = weakref.ref(owner), place, self.carrier.data
+        self._memory, self._at = owner.card.memory(address)
 
     def end(self) -> NDArray[Any]:
         """See `DeviceForm`."""
         self.state = None
         return _NOTHING
 
-    def begin(self, value: int, version: int) -> None:
-        """It is valid again."""
-        put_number(value, self.carrier)
-        self.state = version
+    def again(self, low: int, high: int) -> bool:
+        """Whether it has what the linear bytes hold, in whose place it is from now on, and that is in the range. Who calls holds the card,
+        and records the relayout.
+        """
+        owner = self.owner()
+        if owner is None or self.state is not None or owner.linear_at != self.address:
+            return False
+        value = self._place.number_in(self._memory, self._at)
+        if not low <= value <= high:
+            return False
+        put_number(value, self._bits)
+        self.state = owner.version
         self._largest = self._extremes = self._around = None
+        owner.lies_in(self, self._place)
+        return True
 
 
 class _Ranges:
@@ -82,13 +99,13 @@ class _Ranges:
     __slots__ = (
         "__weakref__",
         "_forms",
-        "_linear_at",
         "_reserved",
         "_room",
         "_whole",
         "card",
         "forms",
         "handle",
+        "linear_at",
         "nbytes",
         "version",
         "wanted",
@@ -99,14 +116,14 @@ class _Ranges:
     nbytes: int
     version: int
     _forms: dict[Arrangement, DeviceForm]
-    _linear_at: int | None
+    linear_at: int | None
     _reserved: tuple[Arrangement, int, int] | None
     _room: int
     _whole: Arrangement | None
 
     def _place(self) -> NDArray[np.uint8]:
-        assert self._linear_at is not None
-        return self.card.bytes(self._linear_at, self.nbytes)
+        assert self.linear_at is not None
+        return self.card.bytes(self.linear_at, self.nbytes)
 
     def _unpacked(self) -> NDArray[np.uint8]:
         """The linear bytes of what is valid in another form; those asked for last are kept."""
@@ -121,8 +138,8 @@ class _Ranges:
     def _in_place_of_linear(self, size: int) -> tuple[int, int]:
         """A range for a form of so many bytes that makes the linear bytes superfluous: theirs, if that is as large."""
         room = self._room
-        if self._linear_at is not None and (size == room or _fits(size, room)):
-            address, self._linear_at = self._linear_at, None
+        if self.linear_at is not None and (size == room or _fits(size, room)):
+            address, self.linear_at = self.linear_at, None
             if room > FEW:
                 self.card.vacate(address, room)
             return address, room
@@ -139,8 +156,8 @@ class _Ranges:
         return form.address
 
     def _drop_linear(self) -> None:
-        if self._linear_at is not None:
-            address, self._linear_at = self._linear_at, None
+        if self.linear_at is not None:
+            address, self.linear_at = self.linear_at, None
             self.card.give(address, self._room)
 
     def _drop_reserved(self) -> None:
@@ -183,17 +200,17 @@ class Allocation(_Ranges):
         """The form in which its user wants it to lie, and how that is published."""
         self._room = _room(nbytes)
         """Of the range in which the linear bytes lie, or a form that has taken their place."""
-        self._linear_at: int | None = None
+        self.linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
         self.handle = reserved(nbytes) if handle is None else handle
-        self._linear_at = card.take(self._room)
+        self.linear_at = card.take(self._room)
         _live[self.handle] = weakref.ref(self)
         card.asked(self.handle, nbytes)
 
     @property
     def is_linear(self) -> bool:
         """Whether the linear bytes are valid."""
-        return self._linear_at is not None
+        return self.linear_at is not None
 
     def write(self, data: NDArray[Any], offset: int = 0) -> None:
         """Copy bytes from the host to a place among the linear bytes."""
@@ -215,10 +232,10 @@ class Allocation(_Ranges):
         """
         with self.card.compute:
             if not write:
-                return self._unpacked() if self._linear_at is None else self._place()
-            if self._linear_at is None:
+                return self._unpacked() if self.linear_at is None else self._place()
+            if self.linear_at is None:
                 source = None if whole else self._unpacked()
-                self._linear_at = self._in_place_of_form()
+                self.linear_at = self._in_place_of_form()
                 if source is not None:
                     self._place()[...] = source
                     self.card.record("Relayout", 2 * self._room)
@@ -231,8 +248,8 @@ class Allocation(_Ranges):
         """All linear bytes are zero, and take no memory of the host where they are many."""
         with self.card.compute:
             self.linear(write=True, whole=True)
-            if self._linear_at is not None:
-                self.card.clear(self._linear_at, self.nbytes)
+            if self.linear_at is not None:
+                self.card.clear(self.linear_at, self.nbytes)
 
     @property
     def whole(self) -> Arrangement | None:
@@ -265,11 +282,11 @@ class Allocation(_Ranges):
             low = wanted.of_low_bits if allowed is not None and allowed.is_wide and wanted.layout.dtype == "i32" else None
             if low is not None and (found := self._forms.get(low)) is not None:
                 return found
-            if self._linear_at is not None and wanted.is_number:
-                value = wanted.number(self.card.memory(self._linear_at), self.nbytes, allowed)
+            if self.linear_at is not None and wanted.is_number:
+                value = wanted.number(self.card.memory(self.linear_at), self.nbytes, allowed)
                 if value is not None:
                     filled = carrier(wanted.layout)
-                    put_number(value, filled)
+                    put_number(value, filled.data)
                     return self._new_form(wanted, filled, moved=moved)
             layout = wanted.layout
             filled = carrier(layout, wanted.waits_as if layout.entries * layout.lanes >= _MANY and low is None else np.float32)
@@ -284,7 +301,7 @@ class Allocation(_Ranges):
 
     def _new_form(self, wanted: Arrangement, filled: NDArray[Any], *, moved: bool) -> DeviceForm:
         """What is valid is in this carrier, too. moved: see `lay`."""
-        if self._linear_at is not None and wanted.keeps(self.nbytes):
+        if self.linear_at is not None and wanted.keeps(self.nbytes):
             address, size = self._in_place_of_linear(wanted.size)
             self._whole = wanted
         else:
@@ -294,23 +311,19 @@ class Allocation(_Ranges):
             self.card.record("Relayout", self._room + wanted.size)
         return form
 
-    def number(self, wanted: Arrangement, allowed: ValueRange | None, before: DeviceForm | None) -> DeviceForm | None:
-        """As `form`, of an integer by itself in linear bytes in whose place the form `stands_in`, as who calls knows; None where these are
-        not valid, and outside of the range. before: what it gave for this allocation the last time. Who calls holds the card, and records
-        the relayout.
+    def number(self, wanted: Arrangement, before: DeviceForm | None) -> NumberForm | None:
+        """A form of an integer by itself in linear bytes in whose place that `stands_in`, as who calls knows, to be asked for the integer
+        (`NumberForm.again`); None where these are not valid. before: what it gave for this allocation the last time.
         """
-        address = self._linear_at
-        if address is None:
+        if (address := self.linear_at) is None:
             return None
-        value = wanted.number(self.card.memory(address), self.nbytes, allowed)
-        if value is None:
-            return None
-        if type(before) is not NumberForm or before.state is not None or before.address != address:
-            before = NumberForm(wanted.layout, carrier(wanted.layout), address, self._room, self.version)
-        before.begin(value, self.version)
-        self._linear_at, self._whole = None, wanted
-        self._forms[wanted] = before
-        return before
+        if type(before) is NumberForm and before.owner() is self and before.state is None and before.address == address:
+            return before
+        return NumberForm(self, wanted, address, self._room)
+
+    def lies_in(self, form: DeviceForm, wanted: Arrangement) -> None:
+        """The linear bytes are not valid any more, but a form that has taken their place and holds what they hold."""
+        self.linear_at, self._whole, self._forms[wanted] = None, wanted, form
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
         """A program has written all of the allocation through this carrier, which belongs to it from now on. address: as reserved."""
@@ -320,7 +333,7 @@ class Allocation(_Ranges):
             if address is None:
                 address = self.reserve(written)
             before = self._forms.get(written)
-            if address == self._linear_at:
+            if address == self.linear_at:
                 self.begin(written, filled)
             elif before is not None and before.address == address:
                 self.version += 1
@@ -337,7 +350,7 @@ class Allocation(_Ranges):
     @property
     def has_one_form(self) -> bool:
         """Whether all of it lies in one form, and no address is kept for another."""
-        return self._linear_at is None and len(self._forms) == 1 and self._reserved is None
+        return self.linear_at is None and len(self._forms) == 1 and self._reserved is None
 
     def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
         """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs
@@ -354,7 +367,7 @@ class Allocation(_Ranges):
         """
         self.free()
         self.version += 1
-        self._linear_at, other._linear_at = other._linear_at, None
+        self.linear_at, other.linear_at = other.linear_at, None
         self._reserved, other._reserved = other._reserved, None
         self._whole = other._whole
         while other._forms:
@@ -372,8 +385,8 @@ class Allocation(_Ranges):
             before = self._forms.get(wanted)
             if before is not None and before.address not in read:
                 return before.address
-            if self._linear_at is not None and _fits(wanted.size, self._room):
-                return self._linear_at
+            if self.linear_at is not None and _fits(wanted.size, self._room):
+                return self.linear_at
             self._reserved = wanted, self.card.take(wanted.size), wanted.size
             return self._reserved[1]
 
@@ -386,7 +399,7 @@ class Allocation(_Ranges):
 
     def free(self) -> None:
         """Give everything back; may be called at any time, more than once."""
-        if self._linear_at is not None:
+        if self.linear_at is not None:
             self._drop_linear()
         while self._forms:
             _, form = self._forms.popitem()

@@ -97,9 +97,9 @@ def _in_bytes(view: View) -> tuple[np.dtype[Any], int, tuple[int, ...]]:
     return kind, view.offset * kind.itemsize, tuple(s * kind.itemsize for s in view.strides)
 
 
-def put_number(value: int, carrier: NDArray[np.float32]) -> None:
-    """Let a carrier have an integer by itself."""
-    _I32.pack_into(carrier.data, 0, value)
+def put_number(value: int, bits: memoryview) -> None:
+    """Let the memory of a carrier have an integer by itself."""
+    _I32.pack_into(bits, 0, value)
 
 
 class Arrangement:
@@ -141,12 +141,22 @@ class Arrangement:
         """An integer by itself, in a buffer that holds so many linear bytes from a place on; None for all else, and where it is not in the
         range (see `pack`).
         """
-        allowed = allowed or self._as
-        if self._number is None or allowed is None or self._at + self._number.size > nbytes:
+        if self._number is None or self._at + self._number.size > nbytes:
             return None
-        buffer, at = memory
+        value = self.number_in(*memory)
+        low, high = self.numbers(allowed)
+        return value if low <= value <= high else None
+
+    def numbers(self, allowed: ValueRange | None) -> tuple[int, int]:
+        """The range in which an integer by itself is taken (see `pack`)."""
+        allowed = allowed or self._as
+        return (_LEAST, _MOST) if allowed is None else (max(_LEAST, allowed.low), min(_MOST, allowed.high))
+
+    def number_in(self, buffer: Any, at: int) -> int:
+        """An integer by itself, in a buffer that holds linear bytes from a place on."""
+        assert self._number is not None
         (value,) = self._number.unpack_from(buffer, at + self._at)
-        return int(value) if _LEAST <= value <= _MOST and allowed.low <= value <= allowed.high else None
+        return value
 
     def has(self, carrier: NDArray[np.float32], allowed: ValueRange) -> bool:
         """Whether the carrier of an integer by itself has one that is in the range; False for all else."""
