@@ -32,14 +32,14 @@ class kernel:
         direct.launched(self, tensors)
         self.launch(tensors)  # what surrounds generated code counts the writes to inputs: only it knows what nobody has seen before
 
-    def launch(self, tensors: Sequence[Any]) -> tuple[Kernel, Sequence[int]]:
-        """Launch; what was launched, and the numbers of those that it has written."""
+    def launch(self, tensors: Sequence[Any], refused: list[Exception] | None = None) -> tuple[Kernel, Sequence[int]]:
+        """Launch; what was launched, and the numbers of those that it has written. refused: see `Kernel`."""
         loaded = cache.load(self.key)
         new = self._last is None or self._last() is not loaded
         cache.watch(self.key, tensors if new else ())
         if new:
             self._last = weakref.ref(loaded)
-        loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict)
+        loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict, refused=refused)
         return loaded, loaded.written
 
     def direct(self, tensors: Sequence[Any], made: Collection[int]) -> direct.Launch | None:
@@ -76,13 +76,14 @@ class _Steady:
         handles = [*map(_handle, tensors)]
         if self._written:  # now that the host's caches have the tensors, which they have not after the launch
             torch.autograd.graph.increment_version([tensors[k] for k in self._written])
-        if not loaded.again(prepared, handles):
-            self._plainly(tensors)
+        refused: list[Exception] = []
+        if not loaded.again(prepared, handles, refused):
+            self._plainly(tensors, refused)
 
-    def _plainly(self, tensors: Sequence[torch.Tensor]) -> None:
+    def _plainly(self, tensors: Sequence[torch.Tensor], refused: list[Exception] | None = None) -> None:
         token = cache.owner.set(self._owner())
         try:
-            loaded, written = self._launcher.launch(tensors)
+            loaded, written = self._launcher.launch(tensors, refused)
         finally:
             cache.owner.reset(token)
         self._written = [k for k in written if k not in self._made]

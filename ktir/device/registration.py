@@ -130,19 +130,23 @@ def register_operators() -> None:
             library.impl(op, functools.partial(_otherwise, op))
 
 
-_kernels: tuple[Any, Any] | None = None
-"""What does calls that are known, and what does all others, once they are imported."""
+_kernels: tuple[Any, Any, Any, Any] | None = None
+"""What does calls that are known, the errors in which these end, what does such ones, and what does all others; once they are imported."""
 
 
 def _otherwise(op: Any, *args: Any, **kwargs: Any) -> Any:
     global _kernels
     if _kernels is None or sys.is_finalizing():
         try:
-            from ktir.device.operators.fallback import fallback
+            from ktir.device.operators.fallback import fallback, refused
             from ktir.device.operators.known import again
+            from ktir.diagnostics import KtirError
         except ImportError:  # by finalizers, when modules are gone
             raise RuntimeError(f"{op}: Python is ending, and the device 'spyre' with it; let go of what uses it before that") from None
-        _kernels = again, fallback
-    again, rest = _kernels
-    found = again(op, args, kwargs)
+        _kernels = again, KtirError, refused, fallback
+    again, errors, of_errors, rest = _kernels
+    try:
+        found = again(op, args, kwargs)
+    except errors as error:
+        return of_errors(op, args, kwargs, error)
     return rest(op, *args, **kwargs) if found is None else found

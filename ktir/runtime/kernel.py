@@ -66,9 +66,10 @@ class Kernel:
         """What launches the chip's program, once that has run, on tensors that lie as these; see `Executable.prepared`."""
         return self._chip.prepared(tensors, made) if self._chip else None
 
-    def again(self, prepared: Prepared, handles: Sequence[int]) -> bool:
+    def again(self, prepared: Prepared, handles: Sequence[int], refused: list[Exception]) -> bool:
         """Launch by it on tensors that begin where their allocations do. False, and nothing is written, where it is not for these, or what
-        they hold is refused: `__call__` says how. Raises KtirError for a fault of ktir's.
+        they hold is refused: then the error is in `refused`, of which `__call__` says what comes of it. Raises KtirError for a fault of
+        ktir's.
         """
         chip = self._chip
         try:
@@ -76,7 +77,9 @@ class Kernel:
                 return False
             chip.launched()
             return True
-        except KtirError:
+        except KtirError as error:
+            if isinstance(error, (OutOfRange, OF_DATA)):
+                refused.append(error)
             return False
         except Exception as error:
             failures.capture(error, "runtime_launch", kernel_name=self.name)
@@ -93,10 +96,12 @@ class Kernel:
         program = self.logical or self.chip
         return program.written if program else ()
 
-    def __call__(self, *tensors: Any, frozen_weights: bool = False, strict: bool = False) -> None:
+    def __call__(self, *tensors: Any, frozen_weights: bool = False, strict: bool = False, refused: list[Exception] | None = None) -> None:
         """Launch on tensors of the host, or of a card, in the order of the program's arguments.
 
         frozen_weights: weights are taken to hold what they held as long as torch counts no write. strict: no engine stands in for another.
+        refused: what the launch on these has raised (`again`), so that there is no second one; taken out, for frames that hold an error
+        which holds them keep their tensors.
 
         Raises what the program's own data bring about, such as an index out of range, and what no engine has a result for.
         """
@@ -104,6 +109,8 @@ class Kernel:
             self._execute(tensors)
             return
         try:
+            if refused:
+                raise refused.pop()
             self._launch(tensors, frozen_weights)
         except Exception as error:
             failures.capture(error, "runtime_launch", kernel_name=self.name)

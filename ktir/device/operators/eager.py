@@ -86,8 +86,12 @@ def _operator(key: Any) -> Any:
 
 def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a functional overload gives, computed on the chip. Raises NoProgram, with nothing done, where that cannot be."""
-    if (found := known.again(op, tuple(args), kwargs)) is not None:
-        return found
+    try:
+        if (found := known.again(op, tuple(args), kwargs)) is not None:
+            return found
+    except KtirError as error:
+        if (refused := of_data(error)) is not None:
+            raise refused from None
     if op in JOINS:
         named = schema_of(op).named(tuple(args), kwargs)
         parts, dim = named["tensors"], named.get("dim", 0)
@@ -124,14 +128,21 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction():
             found, writes = _without_a_trace(program, tensors)
     except KtirError as error:  # of the data, which the host words as PyTorch does, or a fault
-        refused = (HostRefuses if isinstance(error, IndexFault) else NoProgram)(_said(error))
-        if str(refused) != error.message:
+        refused = of_data(error)
+        if refused is None:
+            refused = NoProgram(_said(error))
             with _lock:
-                _programs[key] = NoProgram(str(refused))  # a fault is met once
+                _programs[key] = NoProgram(*refused.args)  # a fault is met once
         raise refused from None
     if op.overloadpacket not in _AMONG:
         known.keep(op, tuple(args), kwargs, partial(_counted, program) if writes else program)
     return found
+
+
+def of_data(error: KtirError) -> NoProgram | None:
+    """What is said of data that a program has not taken; None of a fault."""
+    kind = HostRefuses if isinstance(error, IndexFault) else NoProgram
+    return kind(error.message) if _said(error) == error.message else None
 
 
 def _without_a_trace(program: Program, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:

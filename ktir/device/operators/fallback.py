@@ -22,6 +22,7 @@ from ktir.device.operators.schemas import Schema, as_given, functional, schema_o
 from ktir.device.operators.trial import host_takes
 from ktir.device.tensors import current, randomness
 from ktir.device.tensors.storage import bytes_on_host, in_turn, on_host, record, to_device
+from ktir.diagnostics import KtirError
 from ktir.runtime import failures, metrics
 
 _INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
@@ -220,6 +221,18 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             return writing.written(op, args, kwargs, pure)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
+    return _on_host(op, args, kwargs, reason, refused)
+
+
+def refused(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: KtirError) -> Any:
+    """What a call gives that is known, and whose program has ended in an error: of its data, or a fault, which the long way meets."""
+    if (found := eager.of_data(error)) is None:
+        return fallback(op, *args, **kwargs)
+    return _on_host(op, args, kwargs, str(found), isinstance(found, eager.HostRefuses))
+
+
+def _on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str, refused: bool) -> Any:
+    """An operator that has no program, for a reason. refused: since the host refuses it, as far as is known."""
     if not refused:
         refuse(op, reason)
     result = on_cpu(op, args, kwargs)  # which refuses in PyTorch's words

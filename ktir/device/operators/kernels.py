@@ -175,9 +175,12 @@ def _copy_from(self: torch.Tensor | complex, dst: torch.Tensor, non_blocking: bo
     if self.dtype != dst.dtype and self.device == dst.device and (found := _converted(self, dst.dtype)) is not None:
         self = found
     with in_turn(self, dst):
-        source = on_host(self) if is_ours(self) else self
-        target = on_host(dst, write=True) if is_ours(dst) else dst
-        target.copy_(source)
+        if _same_places(self, dst):
+            allocation_of(dst).copy(allocation_of(self))
+        else:
+            source = on_host(self) if is_ours(self) else self
+            target = on_host(dst, write=True) if is_ours(dst) else dst
+            target.copy_(source)
     if not is_ours(dst):
         record(self, "D2H", wait=not non_blocking)
     elif not is_ours(self):
@@ -190,6 +193,15 @@ def _copy_from(self: torch.Tensor | complex, dst: torch.Tensor, non_blocking: bo
         record(dst, "D2D")
         here.wait_stream(there)
     return dst
+
+
+def _same_places(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of a card are each all of a memory of their own, and have their elements in the same places."""
+    if not (is_ours(a) and is_ours(b)) or (a.device, a.dtype, a.shape, a.stride()) != (b.device, b.dtype, b.shape, b.stride()):
+        return False
+    here, there, nbytes = allocation_of(a), allocation_of(b), a.numel() * a.dtype.itemsize
+    alone = here is not there and here.nbytes == there.nbytes == nbytes and not (a.is_neg() or b.is_neg())
+    return alone and _dense(a)
 
 
 def _partly_shared(a: torch.Tensor, b: torch.Tensor) -> bool:

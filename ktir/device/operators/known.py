@@ -35,7 +35,9 @@ class _Unkept(Exception):
 
 
 def again(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call gives that is known; None, with nothing done, for all others."""
+    """What a call gives that is known; None, with nothing done, for all others. Raises KtirError where the program has not taken the data,
+    or for a fault; then it is not known any more.
+    """
     with torch._C.DisableTorchFunction():
         tensors: list[torch.Tensor] = []
         try:
@@ -50,10 +52,10 @@ def again(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return None
         try:
             return action(tensors)
-        except KtirError:  # of the data, or a fault: the long way says what comes of it
+        except KtirError:
             for calls in (_known, _before):
                 calls.pop(key, None)
-            return None
+            raise
 
 
 def keep(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], action: Action) -> None:

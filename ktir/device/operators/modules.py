@@ -117,11 +117,15 @@ def batch_norm(
 ) -> Any:
     """A batch norm in training, with the weights that those that are missing stand for: torch traces it with weights only."""
     from ktir.device.operators import fallback, known
+    from ktir.diagnostics import KtirError
 
     weight = running_mean.new_ones(x.shape[1]) if weight is None else weight
     bias = running_mean.new_zeros(x.shape[1]) if bias is None else bias
     op, given = torch.ops.aten._batch_norm_with_update.default, (x, weight, bias, running_mean, running_var, momentum, eps)
-    found = known.again(op, given, {})
+    try:
+        found = known.again(op, given, {})
+    except KtirError as error:
+        return fallback.refused(op, given, {}, error)
     return fallback.fallback(op, *given) if found is None else found
 
 

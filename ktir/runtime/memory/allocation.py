@@ -361,6 +361,19 @@ class Allocation(_Ranges):
         self._forms[written] = DeviceForm(written.layout, filled, address, size, self.version)
         return address
 
+    def copy(self, other: Allocation) -> None:
+        """Hold what another allocation of as many bytes on the card holds, in the form in which it lies there, unless its user wants it in
+        another one. Who calls holds the card, and records the copy.
+        """
+        place = other.whole if self.wanted is None else None
+        form = None if place is None else other.forms.get(place)
+        if place is None or form is None or not place.adopts or form.carrier.dtype != np.float32:
+            self.linear(write=True, whole=True)[...] = other.linear()
+            return
+        filled = self.card.carrier(len(form.carrier))
+        np.copyto(filled, form.carrier)
+        self.adopt(place, filled)
+
     def take_over(self, other: Allocation) -> None:
         """Hold what another allocation of as many bytes on the card holds, as it lies there; that is empty from now on, and nobody will
         look at it again. Who calls holds the card.

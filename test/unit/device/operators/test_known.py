@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ktir.device.operators import eager, fallback, known
 from ktir.device.tensors.storage import allocation_of
+from ktir.emulator.machine import Machine
 from ktir.runtime import metrics
 from ktir.runtime.memory.card import card
 
@@ -96,6 +97,42 @@ def test_an_index_out_of_range_is_refused_each_time() -> None:
         close(x.index_select(0, good), half(5, 13)[[0, 4]])
         with pytest.raises(IndexError, match="index out of range"):
             x.index_select(0, bad)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """What has an element for each run of the machine."""
+    found: list[None] = []
+    launch = Machine.launch
+
+    def counted(self: Machine, *args: Any) -> None:
+        found.append(None)
+        launch(self, *args)
+
+    monkeypatch.setattr(Machine, "launch", counted)
+    return found
+
+
+@pytest.mark.parametrize("call", [lambda x, i: x[i], lambda x, i: x.gather(0, i[:, None]), lambda x, i: x.clone().index_add_(0, i, x[:2])])
+def test_a_program_that_does_not_take_its_indices_runs_once(call: Callable[..., Any], runs: list[None]) -> None:
+    x, good, bad = half(5, 13), torch.tensor([0, 4]), torch.tensor([0, 5])
+    here, taken, refused = there([x, good, bad])
+    for _ in range(4):
+        runs.clear()
+        close(call(here, taken), call(x, good))
+    most = len(runs)
+    assert most
+    for _ in range(2):
+        runs.clear()
+        with pytest.raises((IndexError, RuntimeError)) as theirs:
+            call(x, bad)
+        with pytest.raises(theirs.type) as ours:
+            call(here, refused)
+        assert str(ours.value) == str(theirs.value)
+        assert len(runs) <= most
+        runs.clear()
+        close(call(here, taken), call(x, good))
+        assert len(runs) == most
 
 
 def test_statistics_of_a_batch_norm_are_written_unseen() -> None:
