@@ -155,6 +155,10 @@ class _Ranges:
         self.card.put_back(self._forms.pop(self._whole).end())
         return form.address
 
+    def lies_in(self, form: DeviceForm, wanted: Arrangement) -> None:
+        """The linear bytes are not valid any more, but a form that has taken their place and holds what they hold."""
+        self.linear_at, self._whole, self._forms[wanted] = None, wanted, form
+
     def _drop_linear(self) -> None:
         if self.linear_at is not None:
             address, self.linear_at = self.linear_at, None
@@ -320,10 +324,6 @@ class Allocation(_Ranges):
         if type(before) is NumberForm and before.owner() is self and before.state is None and before.address == address:
             return before
         return NumberForm(self, wanted, address, self._room)
-
-    def lies_in(self, form: DeviceForm, wanted: Arrangement) -> None:
-        """The linear bytes are not valid any more, but a form that has taken their place and holds what they hold."""
-        self.linear_at, self._whole, self._forms[wanted] = None, wanted, form
 
     def adopt(self, written: Arrangement, filled: NDArray[np.float32], address: int | None = None) -> None:
         """A program has written all of the allocation through this carrier, which belongs to it from now on. address: as reserved."""
