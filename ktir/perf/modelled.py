@@ -61,7 +61,7 @@ class Program(NamedTuple):
 
 def _compiled(name: str, model: torch.nn.Module, *inputs: Any) -> Program:
     """Values are not looked at, so nothing touches the memory of weights."""
-    text = capture(model.to_empty(device="cpu"), *inputs)
+    text = capture(model.to_empty(device="cpu"), *inputs, constants={})
     start = time.process_time()
     with context(), ir.Location.unknown():
         files = compile_logical(parse_module(text, name))

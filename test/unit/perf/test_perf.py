@@ -71,6 +71,7 @@ def test_small_models_tell_a_large_one(tokens: int) -> None:
 
 
 @pytest.mark.turn
+@pytest.mark.filterwarnings("error:the program has arguments")  # a window that is full is rolled
 def test_layers_of_experts_and_windows_are_measured() -> None:
     """Two kinds of layers by turns: five layers in two programs are compiled for three."""
     sizes = {
