@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ktir.device.operators.kernels import is_ours
-from ktir.device.tensors.storage import maker, on_card
+from ktir.device.tensors.storage import give_memory, maker, on_card
 from ktir.lowering.inductor.running import direct
 from ktir.runtime import cache
 from ktir.runtime.kernel import Kernel
-from ktir.runtime.prepared import Prepared
+from ktir.runtime.prepared import Prepared, taking
 
 _handle = torch.Tensor.data_ptr
+_increment_version: Callable[[Sequence[torch.Tensor]], None] = torch._C._increment_version  # type: ignore[attr-defined]
+"""`torch.autograd.graph.increment_version` without its look at what it is given, which takes longer."""
 _BATCH = 8
 """Results of a program that are made at once."""
 
@@ -42,11 +45,12 @@ class kernel:
         loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict, refused=refused)
         return loaded, loaded.written
 
-    def direct(self, tensors: Sequence[Any], made: Collection[int]) -> direct.Launch | None:
+    def direct(self, tensors: Sequence[torch.Tensor], given: Sequence[int], made: Sequence[int]) -> direct.Launch | None:
         """See `ktir.lowering.inductor.running.direct.Launcher`."""
-        return _Steady(self, made) if all(map(is_ours, tensors)) else None
+        once = all(given.count(k) == 1 for k in made)
+        return _Steady(self, given, made) if once and all(is_ours(tensors[k]) for k in given) else None
 
-    def maker(self, made: direct.Buffer, parts: direct.Parts) -> Callable[[], Sequence[torch.Tensor]]:
+    def maker(self, made: direct.Buffer, parts: direct.Parts) -> Callable[[], tuple[Sequence[torch.Tensor], Any]]:
         """See `ktir.lowering.inductor.running.direct.Launcher`."""
         size, stride, dtype, device = made
         return maker(size, stride, dtype, device.index, _BATCH, parts)
@@ -58,37 +62,48 @@ class _Steady:
     A tensor's handle says which allocation it is of; there is none for a place inside of one.
     """
 
-    def __init__(self, launcher: kernel, made: Collection[int]) -> None:
+    def __init__(self, launcher: kernel, given: Sequence[int], made: Sequence[int]) -> None:
+        """given, made: see `ktir.lowering.inductor.running.direct.Launcher`."""
         self._launcher = launcher
-        self._key = launcher.key
-        self._made = made
-        self._written: Sequence[int] = ()
-        """Numbers of the tensors that are written, those that are made for a launch aside."""
+        self._places = given
+        self._given = taking(given)
+        self._others = taking([k for k in given if k not in made])
+        """Of the tensors of a call, those that are there before."""
+        self._made = [given.index(k) for k in made]
+        """Which of those that are given are made for the launch."""
+        self._written: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+        """Of the tensors of a call, those that are written and were there before; None where none are."""
         self._owner = weakref.ref(cache.owner.get() or self)
         self._kernel: Callable[[], Kernel | None] = _none
         self._prepared: Callable[[], Prepared | None] = _none
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> None:
+    def __call__(self, tensors: Sequence[torch.Tensor], holders: Sequence[Any]) -> None:
         loaded, prepared = self._kernel(), self._prepared()
-        if loaded is None or prepared is None or not cache.use(self._key, loaded):
-            self._plainly(tensors)
+        if loaded is None or prepared is None:
+            self._plainly(tensors, holders)
             return
-        handles = [*map(_handle, tensors)]
-        if self._written:  # now that the host's caches have the tensors, which they have not after the launch
-            torch.autograd.graph.increment_version([tensors[k] for k in self._written])
+        loaded.used = next(cache.uses)
+        handles = array("q", [*map(_handle, self._others(tensors))])
+        if self._written is not None:  # now that the host's caches have the tensors, which they have not after the launch
+            _increment_version(self._written(tensors))
         refused: list[Exception] = []
-        if not loaded.again(prepared, handles, refused):
-            self._plainly(tensors, refused)
+        if not loaded.again(prepared, handles, holders, refused):
+            self._plainly(tensors, holders, refused)
 
-    def _plainly(self, tensors: Sequence[torch.Tensor], refused: list[Exception] | None = None) -> None:
+    def _plainly(self, all_: Sequence[torch.Tensor], holders: Sequence[Any], refused: list[Exception] | None = None) -> None:
+        tensors = self._given(all_)
+        for k, holder in zip(self._made, holders, strict=True):
+            if not hasattr(holder, "allocation"):  # a launch that was refused has given it some
+                give_memory(holder, tensors[k].device.index, tensors[k].untyped_storage().nbytes())
         token = cache.owner.set(self._owner())
         try:
             loaded, written = self._launcher.launch(tensors, refused)
         finally:
             cache.owner.reset(token)
-        self._written = [k for k in written if k not in self._made]
-        if self._written:
-            torch.autograd.graph.increment_version([tensors[k] for k in self._written])
+        others = [self._places[k] for k in written if k not in self._made]
+        self._written = taking(others) if others else None
+        if self._written is not None:
+            _increment_version(self._written(all_))
         if (prepared := loaded.prepared([on_card(t) for t in tensors], self._made)) is not None:
             self._kernel, self._prepared = weakref.ref(loaded), weakref.ref(prepared)
 

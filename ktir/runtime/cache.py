@@ -18,7 +18,7 @@ from ktir.runtime import stamps
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.store import files, folder, store
 
-__all__ = ["files", "folder", "kernel", "load", "owner", "set_limit", "store", "use", "watch"]
+__all__ = ["files", "folder", "kernel", "load", "owner", "set_limit", "store", "uses", "watch"]
 
 _loaded: dict[str, Kernel] = {}
 """By key."""
@@ -26,7 +26,8 @@ _holders: dict[tuple[str, str], dict[int, weakref.ref[Any]]] = {}
 """By kind and key of a kernel: the weights that it was launched with, or the functions that launched it, and that are still there."""
 owner: ContextVar[Any] = ContextVar("ktir_owner", default=None)
 """What launches: the kernels go when it goes, unless others launch them too."""
-_uses = count()
+uses = count()
+"""Of kernels, to be numbered (`Kernel.used`); who holds one that is loaded, and by no more than a weak reference, need not ask for it."""
 _lock = Lock()
 _most = Config.loaded_programs
 
@@ -43,16 +44,10 @@ def load(key: str) -> Kernel:
         found = _loaded.get(key)
         if found is None:
             found = _loaded[key] = Kernel(files(key), key)
-        found.used = next(_uses)
+        found.used = next(uses)
         while len(_loaded) > _most:
             _loaded.pop(min(_loaded, key=lambda k: _loaded[k].used))
         return found
-
-
-def use(key: str, kernel: Kernel) -> bool:
-    """Whether this is still the kernel that is loaded; if so, it counts as loaded last."""
-    kernel.used = next(_uses)
-    return _loaded.get(key) is kernel
 
 
 def kernel(key: str, *, frozen_weights: bool = False, strict: bool = False) -> Callable[..., Any]:

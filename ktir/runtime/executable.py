@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -140,17 +140,17 @@ class Executable:
                 if taken:
                     shared.release(taken)
         if card is None:
-            monitor.own.note(0, (self.step,))  # tensors of the host: there is a chip, and no copies
+            monitor.own.open(0).append(self.step)  # tensors of the host: there is a chip, and no copies
         self.launched()
 
-    def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:
+    def prepared(self, tensors: Sequence[Any], made: Sequence[int] = ()) -> Prepared | None:
         """What launches on tensors that lie as these. None where not all are on a card, each as the program expects it from the beginning
         of its allocation on. made: numbers of those that are made for each launch, which nobody has seen before.
         """
         card = self._card(tensors)
         if card is None or len(tensors) != self.hosts or not all(type(t) is DeviceTensor and not t.view.offset for t in tensors):
             return None
-        key = card, frozenset(made), *((t.view, t.allocation.nbytes) for t in tensors)
+        key = card, tuple(made), *((t.view, t.allocation.nbytes) for t in tensors)
         if key not in self._prepared and all(self._operand(s, tensors[s.host], None) is tensors[s.host] for s in self.slots if s.host >= 0):
             if len(self._prepared) >= _MOST_PREPARED:
                 self._prepared.clear()

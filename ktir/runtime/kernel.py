@@ -7,7 +7,8 @@ end of a launch that succeeded, so a second try starts from the same data.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -23,7 +24,7 @@ from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
 from ktir.runtime.memory.transfer import array_of
-from ktir.runtime.prepared import Prepared
+from ktir.runtime.prepared import Holder, Prepared
 
 _MOST_BYTES = 1 << 28
 """Arguments larger than this together are left out of what reproduces a fault."""
@@ -62,18 +63,17 @@ class Kernel:
                 self._chip = Executable.load(self._files, kept=kept)
             return self._chip
 
-    def prepared(self, tensors: Sequence[Any], made: Collection[int] = ()) -> Prepared | None:
+    def prepared(self, tensors: Sequence[Any], made: Sequence[int] = ()) -> Prepared | None:
         """What launches the chip's program, once that has run, on tensors that lie as these; see `Executable.prepared`."""
         return self._chip.prepared(tensors, made) if self._chip else None
 
-    def again(self, prepared: Prepared, handles: Sequence[int], refused: list[Exception]) -> bool:
-        """Launch by it on tensors that begin where their allocations do. False, and nothing is written, where it is not for these, or what
-        they hold is refused: then the error is in `refused`, of which `__call__` says what comes of it. Raises KtirError for a fault of
-        ktir's.
+    def again(self, prepared: Prepared, handles: array[int], holders: Sequence[Holder], refused: list[Exception]) -> bool:
+        """Launch by it, see `Prepared.launch`. False, and nothing is written, where it is not for these tensors, or what they hold is
+        refused: then the error is in `refused`, of which `__call__` says what comes of it. Raises KtirError for a fault of ktir's.
         """
         chip = self._chip
         try:
-            if chip is None or self.faulty or not prepared.launch(handles):
+            if chip is None or self.faulty or not prepared.launch(handles, holders):
                 return False
             chip.launched()
             return True

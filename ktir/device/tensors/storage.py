@@ -64,9 +64,11 @@ before_first: list[Callable[[], None]] = []
 class _Held(np.ndarray):
     """What a storage of torch holds: its end is that of the allocation."""
 
-    __slots__ = ("allocation",)
+    __slots__ = ("allocation", "handle")
 
     allocation: Allocation
+    handle: int
+    """That the allocation has, or will have."""
 
 
 def allocate(elements: int, dtype: torch.dtype, device: int) -> torch.Tensor:
@@ -81,16 +83,27 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
         flat = allocate(_bytes(size, stride, dtype) // dtype.itemsize, dtype, device)
         with torch._C._AutoDispatchBelowAutograd():
             return torch.ops.aten.as_strided_.default(flat, size, stride, 0)
-    return maker(size, stride, dtype, device)()[0]
+    (tensor,), held = maker(size, stride, dtype, device)()
+    give_memory(held, device, _bytes(size, stride, dtype))
+    return tensor
+
+
+def give_memory(held: _Held, device: int, nbytes: int) -> None:
+    """A new tensor has memory from now on. Raises torch.OutOfMemoryError."""
+    memory = _memory()
+    try:
+        held.allocation = memory.allocation(memory.card(device), nbytes, held.handle)
+    except memory.no_room as error:
+        raise memory.without_room(error) from None
 
 
 def maker(
     size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: int, batch: int = 1, parts: Parts | None = None
-) -> Callable[[], Sequence[torch.Tensor]]:
-    """What makes new tensors of these strides, each with those on its memory that `parts` gives for it. Raises TypeError for a type that
-    the device does not hold, RuntimeError for sizes and strides that no tensor has.
+) -> Callable[[], tuple[Sequence[torch.Tensor], _Held]]:
+    """What makes new tensors of these strides, each with those on its memory that `parts` gives for it, and what will hold that memory.
+    Raises TypeError for a type that the device does not hold, RuntimeError for sizes and strides that no tensor has.
 
-    batch: so many are made at once but for their memory; what is done once in a while takes several times as long.
+    batch: so many are made at once; what is done once in a while takes several times as long.
     """
     packed = _PACKED.get(dtype)
     if packed is None:
@@ -98,34 +111,26 @@ def maker(
     nbytes, dims = _bytes(size, stride, dtype), len(size)
     ones, shape = (1,) * dims, (*size, *stride)
     kind = _EXTERNAL | device << 32, dims | packed << 32
-    memory, inference = _memory(), torch.is_inference_mode_enabled
-    card, reserved, allocation, no_room = memory.card(device), memory.handle, memory.allocation, memory.no_room
+    reserved, inference = _memory().handle, torch.is_inference_mode_enabled
     blank: tuple[list[_Blank], list[_Blank]] = [], []  # in inference mode tensors are others
 
     def new() -> _Blank:
         held = np.ndarray.__new__(_Held, ones, np.uint8)
         capsule = held.__dlpack__()
         words: Any = _words(_pointer(capsule, b"dltensor"))
-        handle = reserved(nbytes)
-        words[:3] = handle, *kind
+        held.handle = reserved(nbytes)
+        words[:3] = held.handle, *kind
         if dims:
             words[4] = words[3] + 8 * dims  # NumPy has room for the strides behind the sizes
             (ctypes.c_int64 * (2 * dims)).from_address(words[3])[:] = shape
         tensor = torch._C._from_dlpack(capsule)
-        return (tensor, *parts(tensor)) if parts else (tensor,), held, handle
+        return (tensor, *parts(tensor)) if parts else (tensor,), held
 
-    def make() -> Sequence[torch.Tensor]:
+    def make() -> _Blank:
         some = blank[inference()]
-        try:
-            tensors, held, handle = some.pop()
-        except IndexError:
-            some += [new() for _ in range(batch - 1)]
-            tensors, held, handle = new()
-        try:
-            held.allocation = allocation(card, nbytes, handle)
-        except no_room as error:
-            raise memory.without_room(error) from None
-        return tensors
+        if not some:
+            some += [new() for _ in range(batch)]
+        return some.pop()
 
     return make
 
@@ -150,8 +155,8 @@ def _bytes(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> in
     return elements * dtype.itemsize
 
 
-_Blank = tuple[Sequence[torch.Tensor], _Held, int]
-"""A tensor without memory and its parts, what holds that later, and the handle that it will have."""
+_Blank = tuple[Sequence[torch.Tensor], _Held]
+"""A tensor without memory and its parts, and what holds that later."""
 
 
 class _Memory(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from time import thread_time
 from typing import Any, Literal
@@ -118,13 +118,20 @@ class Machine:
         """The reference executor."""
         return Step(self.program, self.trace, self.target.corelets)
 
-    def launch(self, arguments: Sequence[Array | None], mode: Mode = "tape", bounds: Mapping[int, Bound] | None = None) -> None:
+    def launch(
+        self,
+        arguments: Sequence[Array | None],
+        mode: Mode = "tape",
+        bounds: Mapping[int, Bound] | None = None,
+        kept: Collection[int] = (),
+    ) -> None:
         """Run the program. `arguments` are float32 carriers [entries, 64] in the order of `program.arguments`.
 
         Carriers of f16 arguments hold values on the f16 grid; what the program only reads may wait as `carriers` says. Outputs are
         written in place. For an argument of role `pool` None may be given; its content is not kept. bounds: of some arguments that the
         program only reads, by their numbers, what gives a bound for the magnitudes in them, NaN where there may be one; nothing but the
-        time depends on it. Raises KtirError if an array does not fit.
+        time depends on it. kept: numbers of arguments that are as they were before where a launch on the tape fails; else what a failed
+        one has left in them is not defined. Raises KtirError if an array does not fit.
         """
         declared = self.program.arguments
         if len(arguments) != len(declared):
@@ -134,7 +141,7 @@ class Machine:
         if mode == "step":
             self.step.run(_wide(given))
         else:
-            self.tape.run(given, bounds)
+            self.tape.run(given, bounds, kept)
         noticed = self.tape.missing if mode == "tape" else None
         if self._divides and noticed != []:
             try:

@@ -21,6 +21,7 @@ from ktir.diagnostics import KtirError, OutOfRange
 from ktir.layout import Layout
 from ktir.package import ValueRange
 from ktir.runtime.memory.card import FEW, Card
+from ktir.runtime.memory.changes import changes
 from ktir.runtime.memory.forms import Form, carrier
 from ktir.runtime.memory.pool import rounded
 from ktir.runtime.memory.view import Arrangement, Owned, put_number
@@ -48,13 +49,18 @@ class DeviceForm(Form):
         self.stamp, self.users, self._largest, self._extremes, self._around = None, 0, None, None, None
 
     def renew(self, filled: NDArray[Any], version: int) -> NDArray[Any]:
-        """It has another carrier from now on; that before, which nobody has any more."""
+        """It has another carrier from now on, as who calls notes; that before, which nobody has any more."""
         before, self.carrier, self.state = self.carrier, filled, version
         self._largest = self._extremes = self._around = None
         return before
 
     def end(self) -> NDArray[Any]:
         """It is not valid any more, which who knows it still sees; its carrier, which nobody has any more."""
+        changes.note(self)
+        return self.drop()
+
+    def drop(self) -> NDArray[Any]:
+        """As `end`, with its allocation: nobody has the handle of that any more, by which forms are found."""
         filled, self.state, self.carrier = self.carrier, None, _NOTHING
         return filled
 
@@ -64,14 +70,22 @@ class NumberForm(DeviceForm):
     integer at each launch. It is valid where it has been read.
     """
 
-    __slots__ = ("_at", "_bits", "_memory", "_place", "owner")
+    __slots__ = ("_at", "_bits", "_memory", "_place", "_unpack", "owner")
 
     def __init__(self, owner: Allocation, place: Arrangement, address: int, size: int) -> None:
         super().__init__(place.layout, carrier(place.layout), address, size, None)
         self.owner, self._place, self._bits = weakref.ref(owner), place, self.carrier.data
-        self._memory, self._at = owner.card.memory(address)
+        self._memory, at = owner.card.memory(address)
+        self._unpack, self._at = place.number_at(at)
 
-    def end(self) -> NDArray[Any]:
+    def renew(self, filled: NDArray[Any], version: int) -> NDArray[Any]:
+        """See `DeviceForm`."""
+        if filled is not self.carrier:
+            self.carrier[...] = filled
+        super().renew(self.carrier, version)
+        return filled
+
+    def drop(self) -> NDArray[Any]:
         """See `DeviceForm`."""
         self.state = None
         return _NOTHING
@@ -83,13 +97,13 @@ class NumberForm(DeviceForm):
         owner = self.owner()
         if owner is None or self.state is not None or owner.linear_at != self.address:
             return False
-        value = self._place.number_in(self._memory, self._at)
+        (value,) = self._unpack(self._memory, self._at)
         if not low <= value <= high:
             return False
-        put_number(value, self._bits)
+        put_number(self._bits, 0, value)
         self.state = owner.version
         self._largest = self._extremes = self._around = None
-        owner.lies_in(self, self._place)
+        owner.linear_at, owner._whole, owner._forms[self._place] = None, self._place, self
         return True
 
 
@@ -155,9 +169,17 @@ class _Ranges:
         self.card.put_back(self._forms.pop(self._whole).end())
         return form.address
 
-    def lies_in(self, form: DeviceForm, wanted: Arrangement) -> None:
-        """The linear bytes are not valid any more, but a form that has taken their place and holds what they hold."""
-        self.linear_at, self._whole, self._forms[wanted] = None, wanted, form
+    def _new_form(self, wanted: Arrangement, filled: NDArray[Any], *, moved: bool) -> DeviceForm:
+        """What is valid is in this carrier, too. moved: see `lay`."""
+        if self.linear_at is not None and wanted.keeps(self.nbytes):
+            address, size = self._in_place_of_linear(wanted.size)
+            self._whole = wanted
+        else:
+            address, size = self.card.take(wanted.size), wanted.size
+        form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
+        if not moved:
+            self.card.record("Relayout", self._room + wanted.size)
+        return form
 
     def _drop_linear(self) -> None:
         if self.linear_at is not None:
@@ -187,8 +209,12 @@ class Allocation(_Ranges):
 
     _ending = staticmethod(sys.is_finalizing)  # see `Forms`
 
-    def __init__(self, card: Card, nbytes: int, handle: int | None = None) -> None:
-        """handle: see `reserved`. Raises DeviceOutOfMemory where the card has no room."""
+    def __init__(
+        self, card: Card, nbytes: int, handle: int | None = None, form: Arrangement | None = None, filled: NDArray[np.float32] | None = None
+    ) -> None:
+        """handle: see `reserved`. form: in which it lies from the first, with this carrier, that a program is about to fill and to settle
+        (see `Arrangement`); else it has linear bytes. Raises DeviceOutOfMemory where the card has no room.
+        """
         self.card = card
         self.nbytes = nbytes
         self.version = 0
@@ -207,7 +233,12 @@ class Allocation(_Ranges):
         self.linear_at: int | None = None
         """Address of the linear bytes; None where they are not valid."""
         self.handle = reserved(nbytes) if handle is None else handle
-        self.linear_at = card.take(self._room)
+        if form is None or filled is None:
+            self.linear_at = card.take(self._room)
+        else:
+            size = self._room if _fits(form.size, self._room) else form.size
+            self.version, self._whole = 1, form
+            self._forms[form] = DeviceForm(form.layout, filled, card.take(size), size, 1)
         _live[self.handle] = weakref.ref(self)
         card.asked(self.handle, nbytes)
 
@@ -290,7 +321,7 @@ class Allocation(_Ranges):
                 value = wanted.number(self.card.memory(self.linear_at), self.nbytes, allowed)
                 if value is not None:
                     filled = carrier(wanted.layout)
-                    put_number(value, filled.data)
+                    put_number(filled.data, 0, value)
                     return self._new_form(wanted, filled, moved=moved)
             layout = wanted.layout
             filled = carrier(layout, wanted.waits_as if layout.entries * layout.lanes >= _MANY and low is None else np.float32)
@@ -302,18 +333,6 @@ class Allocation(_Ranges):
                 wanted = low
                 wanted.pack(self.linear(), filled, name, allowed)
             return self._new_form(wanted, filled, moved=moved)
-
-    def _new_form(self, wanted: Arrangement, filled: NDArray[Any], *, moved: bool) -> DeviceForm:
-        """What is valid is in this carrier, too. moved: see `lay`."""
-        if self.linear_at is not None and wanted.keeps(self.nbytes):
-            address, size = self._in_place_of_linear(wanted.size)
-            self._whole = wanted
-        else:
-            address, size = self.card.take(wanted.size), wanted.size
-        form = self._forms[wanted] = DeviceForm(wanted.layout, filled, address, size, self.version)
-        if not moved:
-            self.card.record("Relayout", self._room + wanted.size)
-        return form
 
     def number(self, wanted: Arrangement, before: DeviceForm | None) -> NumberForm | None:
         """A form of an integer by itself in linear bytes in whose place that `stands_in`, as who calls knows, to be asked for the integer
@@ -334,9 +353,12 @@ class Allocation(_Ranges):
                 address = self.reserve(written)
             before = self._forms.get(written)
             if address == self.linear_at:
-                self.begin(written, filled)
+                self.version += 1
+                address, size = self._in_place_of_linear(written.size)
+                self._forms[written] = DeviceForm(written.layout, filled, address, size, self.version)
             elif before is not None and before.address == address:
                 self.version += 1
+                changes.note(before)
                 self.card.put_back(before.renew(filled, self.version))
             else:
                 self.version, self._reserved = self.version + 1, None
@@ -351,15 +373,6 @@ class Allocation(_Ranges):
     def has_one_form(self) -> bool:
         """Whether all of it lies in one form, and no address is kept for another."""
         return self.linear_at is None and len(self._forms) == 1 and self._reserved is None
-
-    def begin(self, written: Arrangement, filled: NDArray[np.float32]) -> int:
-        """As `adopt`, before the program runs, of linear bytes that nobody needs: the carrier is settled (see `Arrangement`) by who runs
-        it, and who calls holds the card. The address of the form.
-        """
-        self.version, self._whole = self.version + 1, written
-        address, size = self._in_place_of_linear(written.size)
-        self._forms[written] = DeviceForm(written.layout, filled, address, size, self.version)
-        return address
 
     def copy(self, other: Allocation) -> None:
         """Hold what another allocation of as many bytes on the card holds, in the form in which it lies there, unless its user wants it in
@@ -378,6 +391,8 @@ class Allocation(_Ranges):
         """Hold what another allocation of as many bytes on the card holds, as it lies there; that is empty from now on, and nobody will
         look at it again. Who calls holds the card.
         """
+        for form in self._forms.values():
+            changes.note(form)
         self.free()
         self.version += 1
         self.linear_at, other.linear_at = other.linear_at, None
@@ -385,6 +400,7 @@ class Allocation(_Ranges):
         self._whole = other._whole
         while other._forms:
             place, form = other._forms.popitem()
+            changes.note(form)
             form.state = self.version
             self._forms[place] = form
 
@@ -411,13 +427,13 @@ class Allocation(_Ranges):
             self.card.put_back(filled)
 
     def free(self) -> None:
-        """Give everything back; may be called at any time, more than once."""
+        """Give everything back, with nobody left who knows the forms; may be called at any time, more than once."""
         if self.linear_at is not None:
             self._drop_linear()
         while self._forms:
             _, form = self._forms.popitem()
             self.card.give(form.address, form.size)
-            self.card.put_back(form.end())
+            self.card.put_back(form.drop())
         if self._reserved is not None:
             self._drop_reserved()
 

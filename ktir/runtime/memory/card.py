@@ -257,7 +257,10 @@ class Card:
                 for observer in self.observers:
                     observer(step)
         if self.clock is process_clock:
-            monitor.own.note(self.index, steps, self.occupied)
+            noted = monitor.own.noted.get(self.index)
+            if noted is None:
+                noted = monitor.own.open(self.index, self.occupied)
+            noted.extend(steps)
         self.clock.give(current(self.index), *steps, wait=wait)
 
     def carrier(self, entries: int) -> NDArray[np.float32]:

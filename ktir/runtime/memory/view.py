@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from struct import Struct
@@ -97,9 +97,8 @@ def _in_bytes(view: View) -> tuple[np.dtype[Any], int, tuple[int, ...]]:
     return kind, view.offset * kind.itemsize, tuple(s * kind.itemsize for s in view.strides)
 
 
-def put_number(value: int, bits: memoryview) -> None:
-    """Let the memory of a carrier have an integer by itself."""
-    _I32.pack_into(bits, 0, value)
+put_number: Callable[[memoryview, int, int], None] = _I32.pack_into
+"""Let the memory of a carrier have, from its first byte on, an integer by itself."""
 
 
 class Arrangement:
@@ -143,7 +142,8 @@ class Arrangement:
         """
         if self._number is None or self._at + self._number.size > nbytes:
             return None
-        value = self.number_in(*memory)
+        buffer, first = memory
+        (value,) = self._number.unpack_from(buffer, first + self._at)
         low, high = self.numbers(allowed)
         return value if low <= value <= high else None
 
@@ -152,11 +152,10 @@ class Arrangement:
         allowed = allowed or self._as
         return (_LEAST, _MOST) if allowed is None else (max(_LEAST, allowed.low), min(_MOST, allowed.high))
 
-    def number_in(self, buffer: Any, at: int) -> int:
-        """An integer by itself, in a buffer that holds linear bytes from a place on."""
+    def number_at(self, at: int) -> tuple[Callable[[Any, int], tuple[int]], int]:
+        """What takes an integer by itself from a buffer that holds linear bytes from a place on, and from which byte."""
         assert self._number is not None
-        (value,) = self._number.unpack_from(buffer, at + self._at)
-        return value
+        return self._number.unpack_from, at + self._at
 
     def has(self, carrier: NDArray[np.float32], allowed: ValueRange) -> bool:
         """Whether the carrier of an integer by itself has one that is in the range; False for all else."""

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,17 +103,19 @@ class Monitor:
     def __init__(self) -> None:
         self.cards: dict[int, _Card | None] = {}
         """None: one that no file can be written for; a monitor is no reason to fail."""
+        self.noted: dict[int, deque[Step]] = {}
+        """By card, where its steps are noted; see `open`."""
         self._stop = threading.Event()
         self._told = False
         self.lock = threading.RLock()
 
-    def note(self, index: int, steps: Sequence[Step], memory: Callable[[], tuple[int, int]] | None = None) -> None:
-        """A card has done steps. memory: of the card, bytes now and at most."""
+    def open(self, index: int, memory: Callable[[], tuple[int, int]] | None = None) -> deque[Step]:
+        """Where the steps are to be noted that a card has done. memory: of the card, bytes now and at most."""
         card = self.cards[index] if index in self.cards else self._open(index)
-        if card is not None:
-            if memory is not None:
-                card.memory = memory
-            card.noted.extend(steps)
+        if card is not None and memory is not None:
+            card.memory = memory
+        noted = self.noted[index] = deque(maxlen=0) if card is None else card.noted
+        return noted
 
     def write(self) -> None:
         """Write what is known at this moment."""
@@ -131,6 +133,7 @@ class Monitor:
                 if card is not None:
                     card.path.unlink(missing_ok=True)
                 self.cards[index] = None
+                self.noted[index] = deque(maxlen=0)
             if wrote and (pattern := files.pattern()):
                 with suppress(OSError):
                     _sweep(pattern)

@@ -143,6 +143,23 @@ def test_numbers_of_the_host_by_turns(on_chip: None) -> None:
         assert int(own[n].cpu()) == value[n]
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+def test_a_number_that_host_and_programs_write(dtype: torch.dtype, on_chip: None) -> None:
+    """In any order: a copy from the host, a program that counts it up in place, programs that read it, each of which knows its place."""
+    numbers, own, value = rows().round(), torch.tensor(3, dtype=dtype).to("spyre"), 3
+    x, drawn = numbers.to("spyre"), torch.Generator().manual_seed(0)
+    compiled, counted = torch.compile(lambda x, n: x * n, fullgraph=True), torch.compile(lambda n: n.add_(1), fullgraph=True)
+    for k in range(60):
+        match int(torch.randint(4, (), generator=drawn)):
+            case 0:
+                value = int(torch.randint(-9, 9, (), generator=drawn))
+                own.copy_(torch.tensor(value))
+            case 1:
+                counted(own)
+                value += 1
+        assert torch.equal(compiled(x, own).cpu(), numbers * value), k
+
+
 def test_a_steady_launch_that_fails(on_chip: None) -> None:
     """It says what a launch says that is not steady, and later ones succeed."""
     table, own = rows().to("spyre"), torch.tensor([4, 0, 3])
@@ -222,6 +239,29 @@ def test_states_that_are_written_in_place(graphs: list[Direct]) -> None:
         assert torch.equal(found.cpu(), step(own[0], own[1], own[2], rows().round())), k
         assert all(torch.equal(t.cpu(), o) for t, o in zip(there, own, strict=True)), k
     assert graphs[-1].again is not None
+
+
+def test_states_are_as_before_where_a_launch_fails(on_chip: None) -> None:
+    """Rows and scattered rows are written in place by then: without an undoing, PyTorch, which says why, adds to them once more."""
+
+    def step(one: torch.Tensor, two: torch.Tensor, at: torch.Tensor, rows_of: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        one.add_(x)
+        two[at] = x[:2] * 2 + two[at]
+        return x[rows_of] @ one.T
+
+    compiled, own = torch.compile(step, fullgraph=True), [rows().round(), rows().round() + 1]
+    there, given = [t.to("spyre") for t in own], [torch.tensor([4, 1]), torch.tensor([0, 3]), rows().round()]
+    inputs = [t.to("spyre") for t in given]
+    for k in range(2 * CALLS):
+        wrong = torch.tensor([1, 7] if k > CALLS and k % 2 else [0, 3])
+        inputs[1].copy_(wrong)
+        if 7 in wrong:
+            for call, states, rest in ((step, own, [given[0], wrong, given[2]]), (compiled, there, inputs)):
+                with pytest.raises(IndexError, match="out of bounds"):
+                    call(*states, *rest)
+        else:
+            assert torch.equal(compiled(*there, *inputs).cpu(), step(*own, *given)), k  # sums of integers
+        assert all(torch.equal(t.cpu(), o) for t, o in zip(there, own, strict=True)), k
 
 
 def test_inputs_at_other_places(graphs: list[Direct], on_chip: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_nothing_is_computed(computes: bool, caplog: pytest.LogCaptureFixture) -
     tensors[3].array(write=True)[...] = 7
     prepared = run.prepared(tensors)
     assert prepared
-    assert prepared.launch([t.allocation.handle for t in tensors])
+    assert prepared.launch(array("q", [t.allocation.handle for t in tensors]))
     assert [np.any(first), np.any(tensors[3].array())] == [computes, computes]
     assert steps.count("Compute") == 3
     assert caplog.text.count("programs are not computed, what they write is 0: FLEX_COMPUTE is NULL") == (not computes)

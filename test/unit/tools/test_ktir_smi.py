@@ -103,7 +103,7 @@ def test_tables_and_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("AIUSMI_OPTS", "-g D -d 0.01")
     monitor = Monitor()
     for card in (0, 1):
-        monitor.note(card, [Step("H2D", 1, 1.0)])
+        monitor.open(card).append(Step("H2D", 1, 1.0))
     monitor.write()
     try:
         assert ktir_smi.main(["-s", "-n", "2", "-g", "A"]) == 0

@@ -76,16 +76,12 @@ def _spans(where: np.ndarray) -> tuple[slice, ...] | None:
     return spans if where[spans].all() else None
 
 
-def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of: Ints, of_lane: int, lanes: int, narrow: str = "") -> None:
-    """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays. `narrow`: rounded to that."""
+def _copy(target: NDArray[Any], to: Ints, to_lane: int, source: NDArray[Any], of: Ints, of_lane: int, lanes: int) -> None:
+    """Copy runs of `lanes` elements that begin at `of` to `to`; where runs overlap, the last one stays."""
     rows, shift = runs(target, to_lane, lanes)
     source_rows, source_shift = runs(source, of_lane, lanes)
     found = source_rows[of + source_shift]
-    if narrow:
-        found = round_to(narrow, np.array(found))
-    if waits(found):
-        found = wide(np.ascontiguousarray(found))
-    rows[to + shift] = found
+    rows[to + shift] = wide(np.ascontiguousarray(found)) if waits(found) else found
 
 
 @dataclass(frozen=True)
@@ -195,14 +191,16 @@ class Store:
 
 def _to_box(launch: Launch, argument: int, memory: View, source: F32, narrow: str) -> Callable[[], None]:
     if narrow:
-        return lambda: np.copyto(window(launch.arguments[argument], memory), round_to(narrow, np.array(source)))
-    return lambda: np.copyto(window(launch.arguments[argument], memory), source)
+        return lambda: launch.write(argument, window(launch.arguments[argument], memory), ..., round_to(narrow, np.array(source)))
+    return lambda: launch.write(argument, window(launch.arguments[argument], memory), ..., source)
 
 
 def _to_part(launch: Launch, store: Store, flat: F32, part: Part) -> Callable[[], None]:
     def run() -> None:
-        memory = launch.arguments[store.argument].reshape(-1)
-        _copy(memory, part.memory, store.lane, flat, part.buffer, store.value.lane, part.lanes, store.narrow)
+        rows, shift = runs(launch.arguments[store.argument].reshape(-1), store.lane, part.lanes)
+        source, of = runs(flat, store.value.lane, part.lanes)
+        found = source[part.buffer + of]
+        launch.write(store.argument, rows, part.memory + shift, round_to(store.narrow, np.array(found)) if store.narrow else found)
 
     return run
 
@@ -236,7 +234,7 @@ class Scatter:
             elements = (at[..., None] + inside)[live]
             memory = launch.arguments[t.argument].reshape(-1)
             self.claims.claim(memory.size, elements, core, self.reader.site)
-            memory[elements] = round_to(self.narrow, self.value.buffer.flat[source])
+            launch.write(t.argument, memory, elements, round_to(self.narrow, self.value.buffer.flat[source]))
 
         return [(run, ())]
 

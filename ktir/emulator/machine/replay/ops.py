@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,10 +30,28 @@ class Launch:
     bounds: Mapping[int, Bound] = field(default_factory=dict)
     asked: dict[int | None, float | None] = field(default_factory=dict)
     """The bounds that have been asked for in this launch."""
+    kept: Collection[int] = ()
+    """Arguments that are as they were where the launch fails."""
+    before: list[tuple[NDArray[Any], Any, NDArray[Any]]] = field(default_factory=list)
+    """What was written of these: where, and what was there."""
 
-    def start(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound]) -> None:
+    def start(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound], kept: Collection[int] = ()) -> None:
         """Begin a launch."""
-        self.arguments, self.bounds, self.asked = arguments, bounds, {}
+        self.arguments, self.bounds, self.asked, self.kept = arguments, bounds, {}, kept
+        if self.before:
+            self.before = []
+
+    def write(self, argument: int, memory: NDArray[Any], at: Any, values: NDArray[Any]) -> None:
+        """Put values into the memory of an argument; at: where, as NumPy's subscripts say it."""
+        if argument in self.kept:
+            self.before.append((memory, at, np.array(memory[at])))
+        memory[at] = values
+
+    def undo(self) -> None:
+        """The launch has failed."""
+        while self.before:
+            memory, at, values = self.before.pop()
+            memory[at] = values
 
     def largest(self, origin: int | None) -> float | None:
         """A bound for the magnitudes of an argument, NaN if there may be one. None: unknown."""

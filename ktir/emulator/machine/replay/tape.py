@@ -7,7 +7,7 @@ store copies into memory. All cores and both corelets go together.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,17 @@ class Tape:
         """Integer divisions of the last run without a quotient in some lanes, which a bound clips perhaps. None: that is not known."""
         return None if self._unwatched else self._noticed
 
-    def run(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound] | None = None) -> None:
-        """Execute; `arguments` are C-contiguous carriers [entries, 64] and written in place. They and bounds: as for `Machine.launch`."""
-        self._launch.start(arguments, bounds or {})
+    def run(self, arguments: Sequence[NDArray[Any]], bounds: Mapping[int, Bound] | None = None, kept: Collection[int] = ()) -> None:
+        """Execute; `arguments` are C-contiguous carriers [entries, 64] and written in place. All is as for `Machine.launch`."""
+        self._launch.start(arguments, bounds or {}, kept)
         self._noticed.clear()
-        with numerics.quiet():
-            for function, operands in self._calls:
-                function(*operands)
+        try:
+            with numerics.quiet():
+                for function, operands in self._calls:
+                    function(*operands)
+        except BaseException:
+            self._launch.undo()
+            raise
         self._launch.start((), {})
 
 

@@ -7,7 +7,7 @@ some of these back, later ones do just that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
@@ -23,21 +23,22 @@ _CALLS = 3
 _reinterpret: Any = vars(guards)["_reinterpret_tensor"]
 """Elements of a tensor, as generated code shows them."""
 
-Launch = Callable[[Sequence[torch.Tensor]], None]
+Launch = Callable[[Sequence[torch.Tensor], Sequence[Any]], None]
+"""Of the tensors of a call, and what will hold the memory of those that are made for it."""
 Parts = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 
 
 class Launcher(Protocol):
     """What generated code calls."""
 
-    def direct(self, tensors: Sequence[Any], made: Collection[int]) -> Launch | None:
-        """The launch itself, for tensors of the same sizes, strides, types and devices; None where it has no shorter way. made: numbers
-        of those that are made for it, which nobody has seen before.
+    def direct(self, tensors: Sequence[torch.Tensor], given: Sequence[int], made: Sequence[int]) -> Launch | None:
+        """The launch itself, for tensors of the same sizes, strides, types and devices; None where it has no shorter way. given: which of
+        a call's tensors it takes, by number. made: which of these are made for it, which nobody has seen before.
         """
         ...
 
-    def maker(self, made: Buffer, parts: Parts) -> Callable[[], Sequence[torch.Tensor]]:
-        """What makes new tensors with anything in them, each with its parts."""
+    def maker(self, made: Buffer, parts: Parts) -> Callable[[], tuple[Sequence[torch.Tensor], Any]]:
+        """What makes new tensors without memory, each with its parts, and what will hold that."""
         ...
 
 
@@ -78,10 +79,7 @@ class Done(NamedTuple):
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any] | None:
         """What does it again; `tensors` are those of a call. None where there is no shorter way."""
-        given, buffers = self.given, range(self.inputs, self.inputs + len(self.buffers))
-        launch = self.launcher.direct([tensors[k] for k in given], {place for place, k in enumerate(given) if k in buffers})
-        if launch is None:
-            return None
+        buffers = range(self.inputs, self.inputs + len(self.buffers))
         made: list[int | Part] = []  # what stands behind inputs and constants: each buffer, and its parts
         makers = []
         for number, buffer in zip(buffers, self.buffers, strict=True):
@@ -90,14 +88,19 @@ class Done(NamedTuple):
             made += [number, *parts]
         inputs, constants = [*range(self.inputs)], [*range(buffers.stop, len(tensors))]
         place = {what: at for at, what in enumerate([*inputs, *constants, *made])}
-        taken, shown = taking([place[k] for k in given]), taking([place[r] for r in self.results])
-        own, kind = self.constants, self.kind
+        placed = [tensors[k] if isinstance(k, int) else tensors[k.of] for k in place]
+        launch = self.launcher.direct(placed, [place[k] for k in self.given], [place[k] for k in buffers])
+        if launch is None:
+            return None
+        shown, own, kind = taking([place[r] for r in self.results]), self.constants, self.kind
 
         def call(*inputs: torch.Tensor) -> Any:
-            tensors = [*inputs, *own]
+            tensors, holders = [*inputs, *own], []
             for make in makers:
-                tensors += make()
-            launch(taken(tensors))
+                made, holder = make()
+                tensors += made
+                holders.append(holder)
+            launch(tensors, holders)
             return kind(shown(tensors))
 
         return call

@@ -36,7 +36,7 @@ def values(path: Path) -> dict[str, float]:
 def test_what_steps_move(pattern: str) -> None:
     monitor = Monitor()
     for step in (Step("H2D", 4096, 100.0), Step("H2D", 1024, 50.0), Step("D2H", 2048, 30.0), Step("D2D", 8192, 20.0, host_ns=800.0)):
-        monitor.note(1, [step], lambda: (3 << 20, 5 << 20))
+        monitor.open(1, lambda: (3 << 20, 5 << 20)).append(step)
     monitor.write()
     (path,) = files.found(pattern)
     found = values(path)
@@ -50,7 +50,7 @@ def test_what_steps_move(pattern: str) -> None:
 def test_the_bytes_are_in_the_published_form(pattern: str) -> None:
     """Walked from the header on with nothing but `struct`: all at multiples of 8, sections as long as the table says."""
     monitor = Monitor()
-    monitor.note(0, [Step("H2D", 1024 * 7, 1.0)])
+    monitor.open(0).append(Step("H2D", 1024 * 7, 1.0))
     monitor.write()
     data = files.found(pattern)[0].read_bytes()
     monitor.close()
@@ -117,7 +117,7 @@ def test_files_of_the_dead_go_and_others_stay(pattern: str, tmp_path: Path) -> N
     old.touch()
     other.touch()
     monitor = Monitor()
-    monitor.note(0, [Step("H2D", 1, 1.0)])
+    monitor.open(0).append(Step("H2D", 1, 1.0))
     assert not old.exists()
     assert other.exists()
     assert files.found(pattern) == [files.path(pattern, os.getpid(), 0)]
@@ -129,8 +129,8 @@ def test_where_nothing_can_be_written_nothing_fails(monkeypatch: pytest.MonkeyPa
     for asked in ("0", "/proc/nowhere/m.%BUSID"):
         monkeypatch.setenv(files.VARIABLE, asked)
         monitor = Monitor()
-        monitor.note(0, [Step("H2D", 1, 1.0)])
-        monitor.note(1, [Step("H2D", 1, 1.0)])
+        monitor.open(0).append(Step("H2D", 1, 1.0))
+        monitor.open(1).append(Step("H2D", 1, 1.0))
         monitor.write()
         monitor.close()
     assert [r.getMessage().partition(" at ")[0] for r in caplog.records] == ["warning: KTIR_METRICS: no metric file can be written"]
@@ -141,10 +141,10 @@ def test_the_child_of_a_fork_has_a_file_of_its_own(pattern: str) -> None:
 import os
 from ktir.runtime.monitor import files, writer
 from ktir.runtime.time.steps import Step
-writer.own.note(0, [Step("H2D", 1024, 1.0)])
+writer.own.open(0).append(Step("H2D", 1024, 1.0))
 writer.own.write()
 if not (child := os.fork()):
-    writer.own.note(0, [Step("H2D", 2048, 1.0)])
+    writer.own.open(0).append(Step("H2D", 2048, 1.0))
     writer.own.write()
     print([v for p in files.found(files.pattern()) for m, v in files.MetricFile(p).read_metrics() if m.name == "rxpci"], flush=True)
     os._exit(0)
@@ -161,10 +161,10 @@ print(len(files.found(files.pattern())))
 def test_rates_are_of_the_period(pattern: str) -> None:
     """1 MiB in 10 microseconds is 104.9 GB/s, whatever came before; nothing moves afterwards."""
     monitor = Monitor()
-    monitor.note(0, [Step("H2D", 1 << 30, 1.0)])
+    monitor.open(0).append(Step("H2D", 1 << 30, 1.0))
     monitor.write()
     source = Source(0, files.found(pattern)[0])
-    monitor.note(0, [Step("H2D", 1 << 20, 10_000.0)])
+    monitor.open(0).append(Step("H2D", 1 << 20, 10_000.0))
     monitor.write()
     assert source.sample((None, 5.0))["rxpci"] == "104.858"
     monitor.write()
