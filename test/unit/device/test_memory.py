@@ -14,8 +14,7 @@ from ktir.runtime.memory.card import card
 MEBIBYTE = 1 << 20
 
 
-def test_memory_is_counted() -> None:
-    gc.collect()
+def test_memory_is_counted(settled: None) -> None:
     before, requests = spyre.memory_allocated(), spyre.memory_stats()["allocation.all.allocated"]
     spyre.reset_peak_memory_stats()
     x = torch.empty(3 * MEBIBYTE, dtype=torch.uint8, device="spyre")
@@ -36,8 +35,7 @@ def test_memory_is_counted() -> None:
     spyre.empty_cache()
 
 
-def test_what_has_no_elements_takes_nothing() -> None:
-    gc.collect()
+def test_what_has_no_elements_takes_nothing(settled: None) -> None:
     before = spyre.memory_stats()
     empty = [torch.empty(*size, dtype=dtype, device="spyre") for size in ((0,), (3, 0)) for dtype in (torch.float16, torch.int64)]
     after = spyre.memory_stats()

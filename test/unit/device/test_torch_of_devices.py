@@ -28,7 +28,7 @@ def test_a_generator_of_a_card_draws_what_one_of_the_host_draws() -> None:
         torch.Generator("spyre:5")
 
 
-def test_a_storage_changes_its_size_for_all_its_tensors() -> None:
+def test_a_storage_changes_its_size_for_all_its_tensors(settled: None) -> None:
     x = torch.arange(8, dtype=torch.float16, device="spyre")
     y, before = x[2:4], torch.spyre.memory_allocated()  # type: ignore[attr-defined]
     storage = x.untyped_storage()

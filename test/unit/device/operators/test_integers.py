@@ -31,7 +31,7 @@ def test_low_bits_are_not_the_number(dtype: torch.dtype) -> None:
     assert torch.equal(x.cpu(), X)
 
 
-def test_low_bits_of_numbers_that_fit_are_the_numbers(on_chip: None) -> None:
+def test_low_bits_of_numbers_that_fit_are_the_numbers(on_chip: None, settled: None) -> None:
     x = torch.arange(-70, 70)
     ours = x.to("spyre")
     before = torch.spyre.memory_allocated()  # type: ignore[attr-defined]
