@@ -39,14 +39,24 @@ def test_the_first_rule_that_applies(statuses: str, state: str) -> None:
     assert suite("m", mul=statuses).states() == {("operator", "torch.mul"): State(state)}
 
 
+@pytest.mark.parametrize("statuses", ["XPASS", "XFAIL", "FALLBACK"])
+def test_operators_have_their_states_apart(statuses: str) -> None:
+    """From other operators, from a module of the same name, and from other models."""
+    found = suite("m", mul="XPASS XFAIL", add=statuses)
+    found.variants.append(Variant("torch.add", "module", "t", Status.XPASS))
+    states = found.states()
+    assert states["operator", "torch.mul"] == "spyre_failed"
+    assert states["operator", "torch.add"] == suite("n", add=statuses).states()["operator", "torch.add"]
+    assert states["module", "torch.add"] == "spyre_enabled"
+    assert suite("none").states() == {}
+
+
 def test_a_rise_of_rank_is_a_regression() -> None:
-    rising = {
-        ("spyre_enabled", "cpu_fallback"),
-        ("spyre_enabled", "not_implemented"),
-        ("cpu_fallback", "not_implemented"),
-    }
-    for pair in itertools.product(State, State):
-        assert outcomes.is_regression(*pair) == (tuple(map(str, pair)) in rising), pair
+    """The ranks that RFC 2834 gives, and 99 for a state that it gives none."""
+    ranks = {"spyre_enabled": 0, "cpu_fallback": 1, "not_implemented": 2}
+    for before, after in itertools.product(State, State):
+        assert outcomes.is_regression(before, after) == (ranks.get(after.value, 99) > ranks.get(before.value, 99)), (before, after)
+    assert outcomes.is_regression(State.ENABLED, State.FAILED), "some calls fail that did not"
 
 
 def test_changes_of_the_models_that_both_runs_have() -> None:
@@ -63,12 +73,14 @@ def test_changes_of_the_models_that_both_runs_have() -> None:
 
 
 def test_ids_are_of_the_published_parts() -> None:
-    # printf 'r\0m' | sha256sum, and of 'r\0m\0torch.add\0operator\0test_add\0' with 0 and 1 behind it
-    run = Run("r", suites=[suite("m", add="XPASS XPASS")])
+    """By sha256sum: printf 'r\\0m\\0torch.add\\0spyre_enabled\\0test_add\\0%s' 0."""
+    run = Run("r", suites=[suite("m", add="XPASS XPASS", mul="XFAIL", sub="FALLBACK")])
     assert outcomes.suite_id(run, run.suites[0]) == "6474c4abaa3047239d1fe0c76b8822c3d8fe1f914684f5dca27e2998be4dbbc7"
     assert [name for name, _ in outcomes.variant_ids(run, run.suites[0])] == [
-        "1e4ce744435c2ca83b4268e8c02231f684613b3ac2aaabff1616e4753b2f6955",
-        "c44f6dcb67c745ca5d772e595dec515c6082b9d506e93355a39ef9ed5292e8e8",
+        "600a62be826724156256d18a354c028cd11bc321527bcce06af1cf19eb6616ca",
+        "ea985e8820ce0b1099a382f5760c2c79cde1b4e3ee89eca14ae863840ca68834",
+        "2b6f610fcad6051cdaeaab46e8002610b97c0d82f2a45419de0827eebe83852d",
+        "0a301e76f04d2d3603c86a6d19b3567970ff52e1df18fed4f92b55f38dc3b6a4",
     ]
 
 
