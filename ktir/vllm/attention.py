@@ -125,8 +125,10 @@ class PagedAttention(AttentionImpl[StepInputs]):
         # The chip's compiler scatters and gathers rows of two dims, by a number for each.
         keys, values = keys.view(-1, heads * size), values.view(-1, heads * size)
         scales = (1.0, 1.0) if keys.dtype.itemsize > 1 else (layer._k_scale_float, layer._v_scale_float)
+        is_real = step.slots[:, None] >= kv_cache[0].shape[1]  # what padding leaves in block 0 is read by others, with a weight of zero
         for cache, new, scale in zip((keys, values), (key, value), scales, strict=True):
-            cache.index_copy_(0, step.slots, _kept(new.reshape(-1, heads * size), scale, cache.dtype))
+            new = torch.where(is_real, new.reshape(-1, heads * size), 0.0)
+            cache.index_copy_(0, step.slots, _kept(new, scale, cache.dtype))
         rows = step.rows.view(-1)
         k, v = (c.index_select(0, rows).view(len(step.rows), -1, heads, size).transpose(1, 2).to(dtype) for c in (keys, values))
         return (k, v) if scales == (1.0, 1.0) else (k * scales[0], v * scales[1])

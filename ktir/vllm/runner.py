@@ -106,6 +106,8 @@ class SpyreModelRunner(GPUModelRunner):
     """Whether a sequence has a state in the group, or nothing."""
     blocks: list[int]
     """Tokens of a block of each group."""
+    kept: list[list[torch.Tensor]]
+    """What the layers of each group keep."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         if vllm_config.model_config.is_multimodal_model:
@@ -222,10 +224,11 @@ class SpyreModelRunner(GPUModelRunner):
                 caches[name] = shared[extents]
         for name, target in self.shared_kv_cache_layers.items():
             caches[name] = caches[target]
+        self.kept = [list({id(t): t for name in names for t in caches.get(name, ())}.values()) for names in self.layers]
         bind_kv_cache(caches, self.compilation_config.static_forward_context, self.kv_caches)
         return caches
 
-    def _zero_block_ids(self, block_ids: list[int]) -> None: ...  # what lies behind a sequence's last position is masked
+    def _zero_block_ids(self, block_ids: list[int]) -> None: ...  # a step clears what it reads and nobody wrote
 
     def _model_forward(
         self, input_ids: Any = None, positions: Any = None, intermediate_tensors: Any = None, inputs_embeds: Any = None, **kwargs: Any
@@ -254,6 +257,7 @@ class SpyreModelRunner(GPUModelRunner):
                         continue
                     used = -(-seen[i] // self.shapes.page)
                     inputs.pages[number][row, :used] = table.block_table_tensor[i, :used]
+                    self._clear(number, int(table.block_table_tensor[i, used - 1]), seen[i] - new, seen[i])
                     inputs.slots[number][row, :new] = table.slot_mapping[own]
             result = self._run(shape, inputs)
             for row, i in enumerate(group):
@@ -277,6 +281,15 @@ class SpyreModelRunner(GPUModelRunner):
             reads.append(read - {0})
             writes.append(written - {0})
         return reads, writes
+
+    def _clear(self, group: int, page: int, before: int, seen: int) -> None:
+        """Of the last page of a sequence, where it is new, what lies behind its `seen` tokens: attention gives that a weight of zero, which
+        leaves nothing of numbers, but NaN of what another sequence left there.
+        """
+        begin = (seen - 1) // self.shapes.page * self.shapes.page
+        if before <= begin:
+            for tensor in self.kept[group]:
+                tensor[page, seen - begin :] = 0
 
     def _states(self, group: int, table: torch.Tensor, before: int, seen: int) -> torch.Tensor:
         """Of a sequence the blocks where its state is, `before` tokens behind its start, and where it goes. Where prefixes are kept, a

@@ -16,9 +16,13 @@ from ktir.vllm.attention import PagedAttentionBackend, StepInputs
 from ktir.vllm.upstream import MambaMixer2, get_forward_context, replace_layer
 
 
-def _rows(cache: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
-    """[blocks, ..] -> those of the sequences; rows of one dim are what the chip's compiler gathers."""
-    return cache.view(len(cache), -1).index_select(0, blocks).view(len(blocks), *cache.shape[1:])
+def _before(cache: torch.Tensor, step: StepInputs) -> torch.Tensor:
+    """[blocks, ..] -> those of the sequences, zero where one begins, whatever another one left there. Rows of one dim are what the chip's
+    compiler gathers.
+    """
+    blocks = step.rows[:, 0]
+    rows = torch.where(step.positions[:, :1] > 0, cache.view(len(cache), -1).index_select(0, blocks), 0.0)
+    return rows.view(len(blocks), *cache.shape[1:])
 
 
 def _put(cache: torch.Tensor, blocks: torch.Tensor, values: torch.Tensor) -> None:
@@ -52,7 +56,7 @@ class PlainMixer(MambaMixer2):
     def _convolved(self, inputs: torch.Tensor, step: StepInputs) -> torch.Tensor:
         """Of each channel the sum over the last few tokens [sequences, tokens, channels]; keeps the last inputs [few - 1, channels]."""
         cache, tokens = self.kv_cache[0], inputs.shape[1]
-        before = _rows(cache, step.rows[:, 0]) * (step.positions[:, :1, None] > 0)
+        before = _before(cache, step)
         window = torch.cat((before.to(inputs.dtype), inputs), 1)
         if tokens == 1:
             kept = window[:, 1:]
@@ -71,7 +75,7 @@ class PlainMixer(MambaMixer2):
         x = x.unflatten(-1, (self.num_heads, -1))
         b, c = (part.unflatten(-1, (self.n_groups, -1)).repeat_interleave(self.num_heads // self.n_groups, 2) for part in (b, c))
         cache = self.kv_cache[1]
-        state = _rows(cache, step.rows[:, 0]).float() * (step.positions[:, :1, None, None] > 0)
+        state = _before(cache, step).float()
         through, driven = delta * self.A.float(), x * delta[..., None]
         if x.shape[1] == 1:
             state = state * through.exp()[:, 0, :, None, None] + driven[:, 0, :, :, None] * b[:, 0, :, None, :]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from oracle import ByteCache, Oracle, oracle
+from safetensors.torch import load_file, save_file
 from tiny import FAMILIES, make
 from torch._dynamo.utils import counters
 from vllm import LLM, EngineArgs, SamplingParams
@@ -27,6 +28,8 @@ TOKENS = 32
 SHARED = [7 + i for i in range(32)]
 """Two pages."""
 SEATS, REQUESTS = 16, 40
+LOUD = 4
+"""A word that no prompt has that is drawn."""
 HYBRID = ("granite",)
 """Families with states, which have no prefixes in the cache."""
 
@@ -318,3 +321,23 @@ def test_eager_and_compiled_are_one_model(tmp_path: Path) -> None:
     llm = engine(make("llama", tmp_path), enforce_eager=True)
     generated(llm, [[5, 6]], 2)
     assert runner(llm).launches == 0
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_oss", "granite"])
+def test_what_overflows_stays_with_its_sequence(family: str, tmp_path: Path) -> None:
+    """NaN in the cache is nothing to those who come into its blocks, or are served beside it."""
+    folder = make(family, tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.embed_tokens.weight"][LOUD] = torch.inf
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    cleanup_dist_env_and_memory()
+    llm = engine(folder, max_model_len=64, enable_prefix_caching=False, num_gpu_blocks_override=9)
+    cases = [oracle(folder).fair([], n, 1, 8)[0] for n in (4, 20, 40)]
+    loud = [[LOUD] * n for n in (4, 20, 40)]
+    generated(llm, loud, 8)
+    assert any(tensor.isnan().any() for layer in runner(llm).kv_caches for tensor in layer)
+    after = generated(llm, [prompt for prompt, _ in cases], 8)
+    _, *beside = generated(llm, [loud[1], *(prompt for prompt, _ in cases)], 8)
+    for found in (after, beside):
+        assert oracle(folder).wrong(cases, [list(out.outputs[0].token_ids) for out in found]) == []
+    cleanup_dist_env_and_memory()
