@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import sys
-from collections import defaultdict
 from collections.abc import Generator
 from typing import Any
 
@@ -17,6 +16,8 @@ import pytest
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
+from every import pytest_addoption, pytest_collection_modifyitems, pytest_report_header  # noqa: E402
+
 from ktir.runtime import store  # noqa: E402
 
 os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")  # below it is said when the collector runs
@@ -26,9 +27,7 @@ if (_kept := store.folder()) is not None:
 gc.disable()  # until the tests are collected: all that is made so far stays
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every", type=int, default=1, metavar="N", help="run every N-th parameter set of a test, at least one")
-    parser.addoption("--first", type=int, default=0, metavar="K", help="which of N such parts: K modulo N; any number")
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_report_header"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,25 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
     amounts.share = 5 if config.option.markexpr == "not long" else 1
     hypothesis.settings.register_profile("share", max_examples=amounts.examples(100))
     hypothesis.settings.load_profile("share")
-
-
-def pytest_report_header(config: pytest.Config) -> str | None:
-    every, first = config.option.every, config.option.first
-    return f"parameter sets: part {first % every} of {every} (--every {every} --first {first})" if every > 1 else None
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What `-m` leaves out has gone by now: `make test-quick` runs each test, whichever of its parameters are long. What is marked with
-    `turn`, tests or whole files, is chosen from as if it were the parameter sets of one test."""
-    sets: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        turn = next((node.nodeid for node, _ in item.iter_markers_with_node("turn")), None)
-        sets["" if turn else item.nodeid.split("[")[0]][turn or item.nodeid].append(item)
-    every, first = config.option.every, config.option.first
-    chosen = {item for same in sets.values() for part in [*same.values()][first % min(every, len(same)) :: every] for item in part}
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
 
 
 FEW = 20_000

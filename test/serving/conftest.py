@@ -11,4 +11,8 @@ os.environ |= {
     "OMP_NUM_THREADS": "1",
 }
 
+from every import pytest_addoption, pytest_collection_modifyitems, pytest_report_header
+
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_report_header"]
+
 import vllm  # noqa: F401  its platform lets the processors of transformers be imported, whichever file of tests comes first
