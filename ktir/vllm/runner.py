@@ -59,6 +59,28 @@ def block_bytes(spec: Any) -> int:
     return max(prod(shape) * dtype.itemsize for shape, dtype in _extents(spec, spec.block_size))
 
 
+def _clear(kept: Sequence[torch.Tensor], page: int, begin: int) -> None:
+    """Of the last page of a sequence, where it is new, what lies behind its tokens: attention gives that a weight of zero, which leaves
+    nothing of numbers, but NaN of what another sequence left there.
+    """
+    for tensor in kept:
+        tensor[page, begin:] = 0
+
+
+def _tensors(kv_cache_config: Any, kept: dict[str, Any]) -> dict[str, tuple[torch.Tensor, ...]]:
+    """By layer, all zero; `kept` has of each its spec, pages of a block, and extents of a page."""
+    caches: dict[str, tuple[torch.Tensor, ...]] = {}
+    for tensor in kv_cache_config.kv_cache_tensors:
+        shared: dict[Any, tuple[torch.Tensor, ...]] = {}
+        for name in tensor.shared_by:
+            spec, each, extents = kept[name]
+            blocks = tensor.size // spec.page_size_bytes * each
+            if extents not in shared:
+                shared[extents] = tuple(torch.zeros(blocks, *shape, dtype=dtype) for shape, dtype in extents)
+            caches[name] = shared[extents]
+    return caches
+
+
 class Inputs:
     """Of one program, all of it padding at first: block 0, position 0.
 
@@ -213,15 +235,7 @@ class SpyreModelRunner(GPUModelRunner):
             for name in group.layer_names:
                 own = spec.kv_cache_specs[name] if isinstance(spec, UniformTypeKVCacheSpecs) else spec
                 kept[name] = (own, 1 if isinstance(own, MambaSpec) else own.block_size // block, _extents(own, block))
-        caches: dict[str, Any] = {}
-        for tensor in kv_cache_config.kv_cache_tensors:
-            shared: dict[Any, Any] = {}
-            for name in tensor.shared_by:
-                spec, each, extents = kept[name]
-                blocks = tensor.size // spec.page_size_bytes * each
-                if extents not in shared:
-                    shared[extents] = tuple(torch.zeros(blocks, *shape, dtype=dtype) for shape, dtype in extents)
-                caches[name] = shared[extents]
+        caches = _tensors(kv_cache_config, kept)
         for name, target in self.shared_kv_cache_layers.items():
             caches[name] = caches[target]
         self.kept = [list({id(t): t for name in names for t in caches.get(name, ())}.values()) for names in self.layers]
@@ -257,7 +271,8 @@ class SpyreModelRunner(GPUModelRunner):
                         continue
                     used = -(-seen[i] // self.shapes.page)
                     inputs.pages[number][row, :used] = table.block_table_tensor[i, :used]
-                    self._clear(number, int(table.block_table_tensor[i, used - 1]), seen[i] - new, seen[i])
+                    if seen[i] - new <= self.shapes.page * (used - 1):
+                        _clear(self.kept[number], int(table.block_table_tensor[i, used - 1]), seen[i] - self.shapes.page * (used - 1))
                     inputs.slots[number][row, :new] = table.slot_mapping[own]
             result = self._run(shape, inputs)
             for row, i in enumerate(group):
@@ -281,15 +296,6 @@ class SpyreModelRunner(GPUModelRunner):
             reads.append(read - {0})
             writes.append(written - {0})
         return reads, writes
-
-    def _clear(self, group: int, page: int, before: int, seen: int) -> None:
-        """Of the last page of a sequence, where it is new, what lies behind its `seen` tokens: attention gives that a weight of zero, which
-        leaves nothing of numbers, but NaN of what another sequence left there.
-        """
-        begin = (seen - 1) // self.shapes.page * self.shapes.page
-        if before <= begin:
-            for tensor in self.kept[group]:
-                tensor[page, seen - begin :] = 0
 
     def _states(self, group: int, table: torch.Tensor, before: int, seen: int) -> torch.Tensor:
         """Of a sequence the blocks where its state is, `before` tokens behind its start, and where it goes. Where prefixes are kept, a
