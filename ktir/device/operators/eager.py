@@ -113,7 +113,7 @@ def run(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NoProgram("")
     if op.overloadpacket in _AMONG and not _in_order(schema_of(op).named(tuple(args), kwargs)):
         raise NoProgram("the boundaries are in no order")  # then PyTorch's own search decides, step by step
-    key = (op, tree, (torch.get_default_dtype(), *map(key_of, leaves)))
+    key = (op, tree, (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), *map(key_of, leaves)))
     with _lock:
         program: Any = _programs.get(key)
         if program is None:

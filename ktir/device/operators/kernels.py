@@ -118,7 +118,11 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 
 def resize(self: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
-    """Change the size of a tensor, keeping the elements in their places; its storage grows where it is too small, also for others in it."""
+    """Change the size of a tensor, keeping the elements in their places; its storage grows where it is too small, also for others in it.
+    One of this size stays as it lies, unless a format is asked for: PyTorch's kernels with `out=` rely on that.
+    """
+    if memory_format is None and self.size() == torch.Size(size):
+        return self
     if memory_format in (None, torch.contiguous_format):
         stride: Sequence[int] = contiguous_strides(size)
     elif memory_format is torch.preserve_format:

@@ -1,8 +1,8 @@
 """Calls of operators that have come before on operands of the same kinds: what was found out about them then is done at once.
 
 Whether the chip computes a call, and by which program, depends on the overload, on numbers, on types, devices, sizes and strides of
-tensors, and on the default type of floats. These are the key of a call; one that depends on anything else, as on what indices of the
-host hold, is not kept.
+tensors, on the default type of floats, and on whether only deterministic algorithms are wanted, since PyTorch refuses some others then.
+These are the key of a call; one that depends on anything else, as on what indices of the host hold, is not kept.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _MOST = 1024
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _LISTS = frozenset((list, tuple, torch.Size))
 _default = torch.get_default_dtype
+_deterministic = torch.are_deterministic_algorithms_enabled
 _PLAIN = frozenset((int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 
 Action = Callable[[Sequence[torch.Tensor]], Any]
@@ -41,7 +42,10 @@ def again(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunction():
         tensors: list[torch.Tensor] = []
         try:
-            key: Hashable = (op._op, _default(), *_parts(args, tensors)) if not kwargs else _key_of(op, args, kwargs, tensors)
+            if kwargs:
+                key: Hashable = _key_of(op, args, kwargs, tensors)
+            else:
+                key = (op._op, _default(), _deterministic(), *_parts(args, tensors))
             if (action := _known.get(key)) is None:
                 if (action := _before.get(key)) is None:
                     return None
@@ -94,8 +98,8 @@ def _keep(key: Hashable, action: Action) -> None:
 def _key_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> Hashable:
     """Raises _Unkept. Adds the tensors of a call, in order."""
     if not kwargs:
-        return op._op, _default(), *_parts(args, tensors)
-    return op._op, _default(), *_parts(args, tensors), *kwargs, *_parts(kwargs.values(), tensors)
+        return op._op, _default(), _deterministic(), *_parts(args, tensors)
+    return op._op, _default(), _deterministic(), *_parts(args, tensors), *kwargs, *_parts(kwargs.values(), tensors)
 
 
 def _parts(values: Iterable[Any], tensors: list[torch.Tensor]) -> list[Hashable]:

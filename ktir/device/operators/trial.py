@@ -37,7 +37,8 @@ def host_takes(op: Any, tree: Any, leaves: Sequence[Any], *, again: bool = False
     elements = sum(t.numel() for t in tensors)
     if elements > _LARGE:
         return True
-    key = op, tree, tuple(map(key_of if elements <= _SMALL else _kind, leaves)), _shared(tensors)
+    kinds = tuple(map(key_of if elements <= _SMALL else _kind, leaves))
+    key = op, tree, kinds, _shared(tensors), torch.are_deterministic_algorithms_enabled()
     if again or key not in _taken:
         if not any(_runs(op, tree, leaves, number) for number in (0, 1)):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -101,3 +102,44 @@ def test_a_place_in_a_storage(case: str) -> None:
         except RuntimeError as error:
             found.append(str(error))
     assert found[0] == found[1]
+
+
+def _part(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor, and every other column of its last rows."""
+    whole = torch.full((6, 10), 7.0).to(device)
+    return whole, whole[1:, ::2]
+
+
+@pytest.mark.parametrize("memory_format", [None, torch.contiguous_format])
+def test_a_tensor_that_has_the_size_stays_as_it_lies(memory_format: torch.memory_format | None) -> None:
+    """It was made contiguous, whatever was asked for."""
+    found = []
+    for device in ("cpu", "spyre"):
+        _, part = _part(device)
+        part.resize_(5, 5, memory_format=memory_format)
+        found.append((part.stride(), part.storage_offset(), part.tolist()))
+    assert found[0] == found[1]
+
+
+WRITTEN: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "softmax": lambda x, out: torch.softmax(x, 1, out=out),
+    "log_softmax": lambda x, out: torch.log_softmax(x, 1, out=out),
+    "full": lambda x, out: torch.full((5, 5), 2.0, out=out),
+    "zeros": lambda x, out: torch.zeros(5, 5, out=out),
+    "ones": lambda x, out: torch.ones(5, 5, out=out),
+    "rand": lambda x, out: torch.rand(5, 5, out=out).zero_(),
+    "eye": lambda x, out: torch.eye(5, out=out),
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "mm": lambda x, out: torch.mm(x, x, out=out),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_results_go_to_a_part_of_a_tensor(name: str) -> None:
+    """PyTorch's kernels give `out=` the size that it has, and went on with a tensor that lay elsewhere."""
+    found = []
+    for device in ("cpu", "spyre"):
+        whole, part = _part(device)
+        WRITTEN[name](torch.arange(25.0).view(5, 5).to(device), part)
+        found.append(whole.cpu())
+    torch.testing.assert_close(found[1], found[0])

@@ -180,3 +180,22 @@ def test_no_sparse_gradients() -> None:
     rows = torch.nn.Embedding(5, 4, sparse=True).to("spyre")(torch.tensor([1]).to("spyre"))
     with pytest.raises(NotImplementedError, match="holds no sparse tensors; sparse=False"):
         rows.sum().backward()
+
+
+def test_what_is_not_deterministic_is_refused_where_that_is_asked_for() -> None:
+    """Calls that had come before went on."""
+    said = []
+    for device in ("cpu", "spyre"):
+        x = torch.zeros(4, device=device)
+        given = torch.tensor([0, 1], device=device), torch.ones(2, device=device)
+        for _ in range(3):
+            x.put_(*given)
+        torch.use_deterministic_algorithms(True)
+        try:
+            with pytest.raises(RuntimeError) as refused:
+                x.put_(*given)
+            said.append(str(refused.value))
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert x.put_(*given).tolist() == [1, 1, 0, 0]
+    assert said[0] == said[1]
