@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nightly.families import NAMES
@@ -45,21 +45,30 @@ PLANS = (
 
 
 def run(plan: Plan, options: Sequence[str] = ()) -> Level:
-    """One level, by a process that is ended when its time is over; `options` go to pytest."""
+    """One level, by processes that are ended when their time is over: one of pytest, to which `options` go, or one for each model."""
     if not plan.python.exists():
         return Level(0.0, {}, f"{plan.python.name} of {plan.python.parents[1].name} is missing: make vllm")
+    if not plan.is_of_models:
+        return _run(plan, ["pytest", "-q", "-p", "nightly.recorder", *plan.places, *options], _of_pytest)
+    whole, share = Level(0.0), replace(plan, minutes=plan.minutes / len(plan.places))
+    for place in plan.places:  # a run of ktir-models is written at its end
+        part = _run(share, ["ktir.tools.pages.ktir_models", "run", place, "--timeout", str(max(1, int(54 * share.minutes)))], _of_models)
+        whole.cases |= part.cases
+        whole.seconds = round(whole.seconds + part.seconds, 1)
+        if part.ended:
+            whole.ended = "; ".join(filter(None, (whole.ended, f"{_model(place)}: {part.ended}")))
+    return whole
+
+
+def _run(plan: Plan, command: Sequence[str], cases_of: Callable[[Path], dict[str, Case]]) -> Level:
+    """A module of Python and its arguments."""
     with tempfile.TemporaryDirectory() as folder:
         log, found = Path(folder) / "log", Path(folder) / "found"
-        if plan.is_of_models:
-            # Runs are written at the end: each model has its part of nine tenths of the time.
-            tool = [str(plan.python), "-m", "ktir.tools.pages.ktir_models"]
-            command = [*tool, "run", *plan.places, "-o", str(found), "--timeout", str(max(1, int(54 * plan.minutes / len(plan.places))))]
-        else:
-            command = [str(plan.python), "-m", "pytest", "-q", "-p", "nightly.recorder", *plan.places, *options]
+        own = ["-o", str(found)] if plan.is_of_models else []
         path = os.pathsep.join(filter(None, (str(ROOT / "test"), str(ROOT), os.environ.get("PYTHONPATH", ""))))
         start = time.monotonic()
-        ended = _ended(command, log, {"PYTHONPATH": path, "KTIR_NIGHTLY": str(found)}, plan.minutes)
-        cases = (_of_models if plan.is_of_models else _of_pytest)(found)
+        ended = _ended([str(plan.python), "-m", *command, *own], log, {"PYTHONPATH": path, "KTIR_NIGHTLY": str(found)}, plan.minutes)
+        cases = cases_of(found)
         if not cases:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing ran"]
             said = next((line for line in lines if " error: " in line), lines[-1])
@@ -94,11 +103,15 @@ def _of_pytest(found: Path) -> dict[str, Case]:
     return cases
 
 
+def _model(place: str) -> str:
+    return place.split(":")[-1]
+
+
 def _of_models(found: Path) -> dict[str, Case]:
     """Each operator and module of each model; what does not work on the device was computed by the host."""
     cases: dict[str, Case] = {}
     for suite in json.loads(found.read_text(encoding="utf-8"))["suites"] if found.exists() else ():
-        name = suite["name"].split(":")[-1]
+        name = _model(suite["name"])
         for kind, operation, state in suite["states"]:
             good = state == "spyre_enabled"
             cases[f"{name}: {kind} {operation}"] = Case(PASSED if good else FAILED, 0.0, "" if good else state)

@@ -38,8 +38,9 @@ def _cell(text: object, kind: str = "case") -> str:
     return f'<td class="{kind}">{html.escape(str(text))}</td>'
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> str:
+    """`numbers` are columns of such."""
+    head = "".join(f"<th{' class=number' if column in numbers else ''}>{html.escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -52,11 +53,12 @@ def _change(change: Change) -> list[str]:
 def _levels(night: Night, found: Sequence[Change]) -> str:
     def row(name: str) -> list[str]:
         level = night.levels[name]
-        bar = f'<td><div class="bar"><i style="width:{level.rate:.1%}"></i></div></td>'
+        of = len(level.cases) - level.count(SKIPPED)
+        bar = f'<div class="bar"><i style="width:{level.rate:.1%}"></i></div>' if of else ""
         regressed = sum(change.is_regression for change in found if change.level == name)
-        numbers = [level.count(PASSED), len(level.cases) - level.count(SKIPPED), f"{level.rate:.1%}", level.count(SKIPPED), regressed]
+        numbers = [level.count(PASSED), of, f"{level.rate:.1%}" if of else "", level.count(SKIPPED), regressed]
         cells = [_cell(n, "number") for n in (*numbers, f"{level.seconds:.0f}")]
-        return [_cell(name), *cells[:3], bar, *cells[3:], _cell(level.ended, "bad")]
+        return [_cell(name), *cells[:3], f"<td>{bar}</td>", *cells[3:], _cell(level.ended, "bad")]
 
-    columns = ("level", "passed", "of", "rate", "", "skipped", "regressed", "seconds", "")
-    return _table(columns, map(row, night.levels))
+    numbers = ("passed", "of", "rate", "skipped", "regressed", "seconds")
+    return _table(("level", *numbers[:3], "", *numbers[3:], "did not come to its end"), map(row, night.levels), numbers)

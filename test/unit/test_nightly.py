@@ -94,6 +94,9 @@ def test_operators_of_models_are_cases(tmp_path: Path) -> None:
         "make: module torch.nn.Linear": PASSED,
         "make: module torch.nn.ReLU": PASSED,
     }
+    cut = levels.run(levels.Plan("modules", "of two models", (f"{script}:make", f"{script}:none"), 2))
+    assert cut.cases == level.cases, "what one does not come to is nothing to the other"
+    assert cut.ended.startswith("none: ")
     found = tmp_path / "found"
     found.write_text(json.dumps({"suites": [{"name": "m.py:f", "states": [["operator", "torch.add", "cpu_fallback"]]}]}))
     assert levels._of_models(found) == {"f: operator torch.add": Case(FAILED, 0.0, "cpu_fallback")}
@@ -142,6 +145,8 @@ def test_the_page_says_what_is_there() -> None:
     assert "stopped" in page
     assert "not there" not in page
     assert "<h2>Changes</h2>" not in report.page(after, None)
+    nothing = report.page(Night("abc", "2026-01-02", {"ops": Level(1.0, {}, "nothing ran")}), None)
+    assert "%" not in nothing.split("</style>")[1], "a rate of nothing"
 
 
 @pytest.mark.turn
