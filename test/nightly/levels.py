@@ -50,8 +50,10 @@ def run(plan: Plan, options: Sequence[str] = ()) -> Level:
         return Level(0.0, {}, f"{plan.python.name} of {plan.python.parents[1].name} is missing: make vllm")
     if not plan.is_of_models:
         return _run(plan, ["pytest", "-q", "-p", "nightly.recorder", *plan.places, *options], _of_pytest)
-    whole, share = Level(0.0), replace(plan, minutes=plan.minutes / len(plan.places))
-    for place in plan.places:  # a run of ktir-models is written at its end
+    whole = Level(0.0)
+    for place in plan.places:  # a run of ktir-models is written at its end; one that hangs takes half of what is left
+        left = plan.minutes - whole.seconds / 60
+        share = replace(plan, minutes=max(left, 0) / (1 if place == plan.places[-1] else 2))
         part = _run(share, ["ktir.tools.pages.ktir_models", "run", place, "--timeout", str(max(1, int(54 * share.minutes)))], _of_models)
         whole.cases |= part.cases
         whole.seconds = round(whole.seconds + part.seconds, 1)
@@ -84,7 +86,7 @@ def _ended(command: Sequence[str], log: Path, environment: dict[str, str], minut
         try:
             status = process.wait(60 * minutes)
         except subprocess.TimeoutExpired:
-            return f"stopped after {minutes:g} minutes"
+            return f"stopped after {minutes:.3g} minutes"
         finally:  # as where the night itself is stopped
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
