@@ -88,13 +88,13 @@ def test_operators_of_models_are_cases(tmp_path: Path) -> None:
     """By the states of ktir-models: what falls back has not passed."""
     script = tmp_path / "model.py"
     script.write_text("import torch\ndef make(): return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()), torch.zeros(1, 8)\n")
-    level = levels.run(levels.Plan("modules", "of one model", (f"{script}:make",), 1))
+    level = levels.run(levels.Plan("modules", "of one model", (f"{script}:make",), 10))
     assert level.ended == ""
     assert {name: case.outcome for name, case in level.cases.items() if "module" in name} == {
         "make: module torch.nn.Linear": PASSED,
         "make: module torch.nn.ReLU": PASSED,
     }
-    cut = levels.run(levels.Plan("modules", "of two models", (f"{script}:make", f"{script}:none"), 2))
+    cut = levels.run(levels.Plan("modules", "of two models", (f"{script}:make", f"{script}:none"), 20))
     assert cut.cases == level.cases, "what one does not come to is nothing to the other"
     assert cut.ended.startswith("none: ")
     found = tmp_path / "found"
