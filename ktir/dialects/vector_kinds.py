@@ -32,7 +32,9 @@ _FLOATS = {
     "math.absf": "abs",
     **{f"math.{name}": name for name in _FUNCTIONS.split()},
 }
-_INTEGERS = {f"arith.{kind.name}": kind.name for kind in KINDS.values() if kind.takes == "ii" and kind.gives == "i"} | {"math.absi": "absi"}
+_PAIRS = {byte.pair for byte in BYTES.values()}
+_OF_TWO = [kind.name for kind in KINDS.values() if kind.takes == "ii" and kind.gives == "i" and kind.name not in _PAIRS]
+_INTEGERS = {f"arith.{name}": name for name in _OF_TWO} | {"math.absi": "absi"}
 _MASKS = {f"arith.{name}": name for name in ("andi", "ori", "xori")}
 
 _CONVERSIONS = ("truncf", "extf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "bitcast")

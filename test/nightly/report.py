@@ -58,7 +58,7 @@ def _levels(night: Night, found: Sequence[Change]) -> str:
         regressed = sum(change.is_regression for change in found if change.level == name)
         numbers = [level.count(PASSED), of, f"{level.rate:.1%}" if of else "", level.count(SKIPPED), regressed]
         cells = [_cell(n, "number") for n in (*numbers, f"{level.seconds:.0f}")]
-        return [_cell(name), *cells[:3], f"<td>{bar}</td>", *cells[3:], _cell(level.ended, "bad")]
+        return [_cell(name, "level"), *cells[:3], f"<td>{bar}</td>", *cells[3:], _cell(level.ended, "bad")]
 
     numbers = ("passed", "of", "rate", "skipped", "regressed", "seconds")
     return _table(("level", *numbers[:3], "", *numbers[3:], "did not come to its end"), map(row, night.levels), numbers)
