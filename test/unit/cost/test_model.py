@@ -61,7 +61,8 @@ def held(share: Share, rows: int, streamed: bool, kept: bool) -> int:
 @settings(deadline=None, max_examples=examples(100))
 @given(rows=st.integers(1, 3000), n=st.integers(1, 60), k=st.integers(1, 600), cores=st.sampled_from((1, 4, 32)))
 def test_tiles_fit_cover_and_are_nearly_the_fastest(rows: int, n: int, k: int, cores: int) -> None:
-    share = Share(rows, n, k, *(sticks * cores * 128 / 136.5 for sticks in (rows * k, n * k * 64, rows * n)))
+    first, second, result = (sticks * cores * 128 / 136.5 for sticks in (rows * k, n * k * 64, rows * n))
+    share = Share(rows, n, k, first, second, result)
     tiles = matmul_tiles(share, DATASHEET)
     assert tiles is not None
     assert held(share, tiles.rows, tiles.streamed, tiles.kept) <= tiles.lx_bytes <= DATASHEET.lx_planned_bytes

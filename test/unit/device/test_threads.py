@@ -42,7 +42,7 @@ def test_launches_wait_for_what_reads_on_the_host(name: str, monkeypatch: pytest
     """A program that reads a tensor arranges it, and gives away the range where its bytes were."""
     host = torch.full((1 << 19,), 3.0)
     warm, x, same = (host.to("spyre") for _ in range(3))
-    warm + 1
+    _ = warm + 1
     lent: list[threading.Thread] = []
 
     def lend(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
