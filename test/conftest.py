@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import sys
 from collections.abc import Generator
@@ -17,6 +16,7 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 from every import pytest_addoption, pytest_collection_modifyitems, pytest_report_header  # noqa: E402
+from quiet import quiet  # noqa: E402
 
 from ktir.runtime import store  # noqa: E402
 
@@ -56,14 +56,7 @@ def pytest_collection_finish() -> None:
     keep()
     gc.enable()
     gc.set_threshold(100_000, 50, 1_000)  # what outlives this many new objects mostly lasts until the end of the file
-    # pytest listens to every logger that does not propagate; where somebody listens to this one, torch prints each stage of each graph,
-    # and we each stage of each kernel.
-    logging.getLogger("torch.__trace").propagate = True
-    # After each compilation torch empties the processor's caches to time the guards once, and describes for its log what is in the key.
-    if (guards := sys.modules.get("torch._dynamo.guards")) is not None:
-        vars(guards)["profile_guard_manager"] = lambda *_: 0.0
-    if (caches := sys.modules.get("torch._inductor.codecache")) is not None:
-        caches.FxGraphCachePickler.debug_lines = lambda *_: []
+    quiet()
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

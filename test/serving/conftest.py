@@ -12,7 +12,12 @@ os.environ |= {
 }
 
 from every import pytest_addoption, pytest_collection_modifyitems, pytest_report_header
+from quiet import quiet
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_report_header"]
 
 import vllm  # noqa: F401  its platform lets the processors of transformers be imported, whichever file of tests comes first
+
+
+def pytest_collection_finish() -> None:
+    quiet()

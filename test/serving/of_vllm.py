@@ -21,6 +21,7 @@ os.environ |= {"KTIR_FALLBACK": "error", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", 
 import pytest
 import torch
 import yaml
+from quiet import quiet
 from stand_ins import CONFIGURATIONS, redirections
 from tiny_kinds import KINDS
 
@@ -112,6 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = {str(value) for item in running for value in getattr(getattr(item, "callspec", None), "params", {}).values()}
     redirections(Path(os.environ["KTIR_STAND_INS"]), named & (CONFIGURATIONS.keys() | KINDS.keys()))
     _short(import_module("tests.conftest").VllmRunner)
+    quiet()
     for module in {getattr(item, "module", None) for item in items}:
         if hasattr(module, "BACKENDS_TO_TEST"):
             _ours(module)

@@ -46,5 +46,5 @@ $(SOURCES)/tests: $(VLLM_VENV)/.stamp
 	touch $@
 
 test-of-vllm: $(SOURCES)/tests
-	cd $(SOURCES) && PYTHONPATH=$(CURDIR)/test/serving:. $(CURDIR)/$(VLLM_BIN)/python -m pytest -q -p of_vllm -p no:cacheprovider \
+	cd $(SOURCES) && PYTHONPATH=$(CURDIR)/test/serving:$(CURDIR)/test:. $(CURDIR)/$(VLLM_BIN)/python -m pytest -q -p of_vllm -p no:cacheprovider \
 		-W ignore $(TESTS_OF_VLLM) $(OF_VLLM)

@@ -20,8 +20,19 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "google/gemma-1.1-2b-it": ("gemma", GEMMA),
     "google/gemma-2-2b-it": ("gemma2", {**GEMMA, "sliding_window": 32, "query_pre_attn_scalar": 64}),
     "meta-llama/Llama-3.2-1B-Instruct": ("llama", {}),
+    "bigcode/tiny_starcoder_py": ("gpt_bigcode", {**GPT, "multi_query": True, "num_key_value_heads": 1}),
+    "facebook/opt-125m": ("opt", {"ffn_dim": 512, "word_embed_proj_dim": 256}),
+    "microsoft/phi-2": ("phi", {"intermediate_size": 1024, "num_key_value_heads": 4, "partial_rotary_factor": 0.5}),
+    "Qwen/Qwen2.5-0.5B-Instruct": ("qwen2", {"tie_word_embeddings": True}),
+    "Qwen/Qwen3-8B": ("qwen3", {"head_dim": 64}),
+    "stabilityai/stablelm-3b-4e1t": ("stablelm", {"num_key_value_heads": 4, "partial_rotary_factor": 0.25}),
+    "bigcode/starcoder2-3b": ("starcoder2", {"sliding_window": 32, "hidden_act": "gelu_pytorch_tanh"}),
+    "TitanML/tiny-mixtral": ("mixtral", {"num_local_experts": 8, "num_experts_per_tok": 2}),
+    "swiss-ai/Apertus-8B-Instruct-2509": ("apertus", {"head_dim": 64, "dtype": torch.bfloat16}),
+    "naver-hyperclovax/HyperCLOVAX-SEED-Think-14B": ("hyperclovax", {"head_dim": 64}),
 }
-"""By name of the hub: `model_type` of transformers, and what its configuration has beside the sizes of ours."""
+"""By name of the hub: `model_type` of transformers, and what its configuration has beside the sizes of ours. Float16, unless it says
+otherwise: what vLLM's own layer for Apertus computes with is bfloat16."""
 
 
 def make_kind(name: str, folder: Path) -> str:
@@ -30,10 +41,10 @@ def make_kind(name: str, folder: Path) -> str:
     fast = tokenizer()
     fast.save_pretrained(folder)
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(kind, **SIZES | {"vocab_size": WORDS} | others)
+    config = transformers.AutoConfig.for_model(kind, **SIZES | {"vocab_size": WORDS, "dtype": torch.float16} | others)
     model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for p in model.parameters():
             p.mul_(4) if p.dim() > 1 else p.add_(torch.randn_like(p) * 0.1)
-    model.to(torch.float16).save_pretrained(folder)
+    model.to(config.dtype).save_pretrained(folder)
     return str(folder)
