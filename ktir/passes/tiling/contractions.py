@@ -152,38 +152,47 @@ def _along_taps(
 
 
 class _Walk(NamedTuple):
-    """A contraction in a loop over sticks of columns, with the op fused into it. `filling`: what keeps the weights that are loaded, if
-    they stay."""
+    """A contraction in a loop over sticks of columns, with its epilogue. `filling`: what keeps the weights that are loaded, if they
+    stay."""
 
     m: Matmul
-    consumer: ir.Operation | None
+    epilogue: Sequence[ir.Operation]
     weights: Weights | None
     """Those of all taps, None where each tap has its own."""
     filling: list[ir.Value]
 
     @staticmethod
     def of(blocks: Blocks, m: Matmul) -> _Walk:
-        """That of a contraction, with the operands of what is fused into it loaded."""
-        consumer = blocks.plan.fused.get(m.result)
-        if consumer is not None:
-            _load_operands(blocks, Generic(consumer))
+        """That of a contraction, with the operands of its epilogue loaded."""
+        epilogue = blocks.plan.epilogues.get(m.op, ())
+        for op in epilogue:
+            _load_operands(blocks, Generic(op))
         fills = m.op not in blocks.whole and any(r.matmul is m and r.filled for r in blocks.plan.residents)
         filling = [tensor.EmptyOp(whole_shape(m), element_of(m.second)).result] if fills else []
-        return _Walk(m, consumer, None if m.taps else Weights.of(blocks, m), filling)
+        return _Walk(m, epilogue, None if m.taps else Weights.of(blocks, m), filling)
 
     @property
     def target(self) -> ir.Value:
         """What is there behind it, of the divided kernel."""
-        return self.m.result if self.consumer is None else self.consumer.results[0]
+        return [self.m.op, *self.epilogue][-1].results[0]
 
     def stick(self, blocks: Blocks, n: ir.Value, so_far: Sequence[ir.Value], before: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
         """One stick, and the tensor that keeps weights. `before`: sticks that have been computed for it."""
         accumulator, filled_ = _sum(blocks, self.m, n, self.weights, so_far)
-        return [_epilogue(blocks, self.consumer, {**before, self.m.result: accumulator}, n, element_of(self.target)), *filled_]
+        return [self.finished(blocks, n, accumulator, before), *filled_]
+
+    def finished(self, blocks: Blocks, n: ir.Value, accumulator: ir.Value, before: Mapping[ir.Value, ir.Value]) -> ir.Value:
+        """What becomes of a finished accumulator: what the epilogue makes of it, or a copy."""
+        if not self.epilogue:
+            return elementwise([accumulator], blocks.empty(1, element_of(self.target)))
+        there = {**before, self.m.result: accumulator}
+        for op in self.epilogue:
+            there[op.results[0]] = _of_stick(blocks, Generic(op), there, n)
+        return there[self.target]
 
 
 def build(blocks: Blocks, m: Matmul) -> None:
-    """One contraction, with what is fused into it, and those that are computed with it."""
+    """One contraction, with its epilogue, and those that are computed with it."""
     if blocks.plan.k_parts > 1:
         _build_in_parts(blocks, m)
         return
@@ -242,7 +251,7 @@ def _build_in_parts(blocks: Blocks, m: Matmul) -> None:
     rows = blocks.load_sticks(source, last, sticks)
 
     def leave(n: ir.Value) -> None:
-        finished = _epilogue(blocks, walk.consumer, {m.result: column(rows, last, n, sums)}, n, element_of(walk.target))
+        finished = walk.finished(blocks, n, column(rows, last, n, sums), {})
         for store in blocks.plan.stored[walk.target]:
             with store.location:
                 blocks.store_rows(store, finished, n)
@@ -285,23 +294,17 @@ def _load_operands(blocks: Blocks, g: Generic) -> None:
                 blocks.load(value.owner.operation)
 
 
-def _epilogue(
-    blocks: Blocks, consumer: ir.Operation | None, finished: Mapping[ir.Value, ir.Value], n: ir.Value, element: ir.Type
-) -> ir.Value:
-    """What becomes of a finished accumulator, the last one of the sticks that are `finished`: the consumer's, or a copy."""
-    init = blocks.empty(1, element)
-    if consumer is None:
-        return elementwise([[*finished.values()][-1]], init)
-    g = Generic(consumer)
+def _of_stick(blocks: Blocks, g: Generic, there: Mapping[ir.Value, ir.Value], n: ir.Value) -> ir.Value:
+    """One stick of an op on each element; `there` are the sticks that have been computed for it."""
     inputs = []
     for i, operand in enumerate(g.inputs):
-        if operand in finished:
-            inputs.append(finished[operand])
+        if operand in there:
+            inputs.append(there[operand])
         elif g.loop_of(i, 0) is None:
             inputs.append(blocks.built[operand])
         else:
             inputs.append(stick(blocks.built[operand], n))
-    return rebuilt(g, inputs, init)
+    return rebuilt(g, inputs, blocks.empty(1, element_of(g.op.results[0])))
 
 
 def multiply(g: Generic, a: ir.Value, b: ir.Value, accumulator: ir.Value) -> ir.Value:

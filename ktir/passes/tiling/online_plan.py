@@ -84,10 +84,10 @@ def over_keys(facts: TileFacts, softmax: Softmax, wanted: int, target: Target, b
         )
     rows, price, sticks, kept = best
     along = {*softmax.keyed, *(p.contraction.op.results[0] for p in softmax.products)}
-    fused = {v: op for v, op in facts.fused.items() if v not in along}
+    epilogues = {op: chain for op, chain in facts.epilogues.items() if op.results[0] not in along}
     whole = frozenset(facts.matmuls[i].op for i in kept)
     keys = Keys(softmax, sticks, whole, price, search.parts(rows, sticks), search.pipelined)
-    return TilePlan(rows, search.bytes(rows, sticks, kept), fused, {}, keys=keys)
+    return TilePlan(rows, search.bytes(rows, sticks, kept), epilogues, {}, keys=keys)
 
 
 _Candidate = tuple[int, SoftmaxPrice, int, frozenset[int]]
@@ -262,7 +262,7 @@ def _online_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxW
 
 def _whole_work(facts: TileFacts, softmax: Softmax, target: Target) -> SoftmaxWork:
     """The same by whole rows of scores."""
-    fused = set(facts.fused.values())
+    fused = {chain[0] for chain in facts.epilogues.values() if chain}
     generics = [Generic(op) for op in facts.ops if is_a(op, linalg.GenericOp) and op not in fused]
     keyed = [g for g in generics if not g.is_contraction and any(v in softmax.keyed for v in (*g.inputs, g.op.results[0]))]
     return _work(facts, softmax, sum(stick_cycles(g, target) for g in keyed), 0)

@@ -208,7 +208,7 @@ def _op(blocks: Blocks, op: ir.Operation) -> None:
     elif is_a(op, ktdp.InterTileReduceOp):
         partial = contribution(op.operands[0].owner.operation)
         built[op.results[0]] = summed(built[partial], facts.cores, parts_of(op))
-    elif is_a(op, linalg.GenericOp) and op not in plan.fused.values():
+    elif is_a(op, linalg.GenericOp) and op not in plan.in_epilogues:
         m = facts.matmul_of.get(op)
         if m is not None:
             if any(walk[-1] is m for walk in facts.walks):  # others are computed with one of these

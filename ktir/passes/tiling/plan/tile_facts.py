@@ -19,6 +19,7 @@ from ktir.cost.tiles import BLOCK_BYTES
 from ktir.dialects import ktdp
 from ktir.dialects.structured import Generic
 from ktir.mlir import arith, func, ir, is_a, linalg, tensor
+from ktir.passes.tiling.plan.epilogues import Epilogues, argument_of, by_stick, epilogues_of, joined_contractions, left_by, stored_at_once
 from ktir.passes.tiling.plan.tile_views import direct, tile_of
 from ktir.target import Target
 
@@ -45,7 +46,7 @@ class Tensor:
     beside: int = 0
     """Tensors of its size that live while it is made."""
     by_stick: bool = False
-    """Whether it is stored stick by stick as it is made."""
+    """Whether a stick of it is all that is there at once: it is stored, or read, as it is made."""
 
 
 class Tap(NamedTuple):
@@ -133,12 +134,12 @@ class TileFacts:
     """Batch axes that are loops, outer to inner, and their trips."""
     tensors: Mapping[ir.Value, Tensor]
     matmuls: tuple[Matmul, ...]
-    fused: Mapping[ir.Value, ir.Operation]
-    """Contraction result -> the op that can be computed on each finished stick of it."""
+    epilogues: Epilogues
+    """What can be computed of each finished stick of a contraction."""
     stored: Mapping[ir.Value, Sequence[ir.Operation]]
     """Results that can be stored as soon as they are there, with their stores."""
     joined: Mapping[ir.Operation, Sequence[Matmul]]
-    """Contraction -> others that are computed with it, stick by stick: nothing but the op fused into it reads what they leave."""
+    """Contraction -> others that are computed with it, stick by stick: nothing but its epilogue reads what they leave."""
     overlapping: tuple[Mapping[ir.Value, int], ...] = ()
     """Loads of one memory that differ in where they begin, as the places of a window do, and that only ops on each element read: per such
     group the elements from the first one to each, the first one first."""
@@ -152,6 +153,11 @@ class TileFacts:
     def factors(self) -> dict[ir.Value, Tap | None]:
         """What factors are computed of besides second operands; and the loop over places or groups that walks it."""
         return {v: m.taps[m.factor_taps[v]] if v in m.factor_taps else None for m in self.matmuls for v in m.g.inputs[2:]}
+
+    @cached_property
+    def sums(self) -> set[ir.Value]:
+        """Results of contractions that are never there as a whole: they have epilogues."""
+        return {op.results[0] for op, chain in self.epilogues.items() if chain}
 
     @cached_property
     def matmul_of(self) -> dict[ir.Operation, Matmul]:
@@ -187,12 +193,12 @@ class TileFacts:
     @cached_property
     def streamable(self) -> frozenset[ir.Value]:
         """First operands that may be loaded stick by stick: only contractions read them, and the kernel does not write that memory."""
-        written = {None, *(_argument_of(op) for op in self.ops if is_a(op, ktdp.StoreOp))}
+        written = {None, *(argument_of(op) for op in self.ops if is_a(op, ktdp.StoreOp))}
         own = {m.op for m in self.matmuls}
         return frozenset(
             v
             for v in {m.g.inputs[0] for m in self.matmuls if is_a(m.g.inputs[0].owner, ktdp.LoadOp)}
-            if _argument_of(v.owner.operation) not in written and all(u.owner.operation in own and u.operand_number == 0 for u in v.uses)
+            if argument_of(v.owner.operation) not in written and all(u.owner.operation in own and u.operand_number == 0 for u in v.uses)
         )
 
     @cached_property
@@ -236,18 +242,20 @@ def facts_of(source: func.FuncOp) -> TileFacts:
     loops = {axis: work.row_shares[axis] for axis in axes.batches if work.row_shares[axis] > 1}
     generics = [Generic(op) for op in ops if is_a(op, linalg.GenericOp)]
     matmuls = tuple(_matmul(g, axes, loops) for g in generics if g.is_contraction)
-    fused = fused_consumers(ops, matmuls)
-    stored = _stored_at_once(ops, matmuls, fused)
-    joined = {} if softmax_of(ops) is not None else joined_contractions(ops, matmuls, fused)
+    epilogues = epilogues_of(ops, [m.op for m in matmuls])
+    stored = stored_at_once(ops, epilogues)
+    matmul_of = {m.op: m for m in matmuls}
+    together = {} if softmax_of(ops) is not None else joined_contractions(ops, epilogues)
+    joined = {op: [matmul_of[other] for other in others] for op, others in together.items()}
     # no tensor has the row axis: blocks then have two rows of which the second one is clipped
     without_rows = bool(generics) and all(len(row_loops(g)) < len(axes.extents) for g in generics)
     firsts = {m.g.inputs[0] for m in matmuls} if without_rows else None
     factors = {v for m in matmuls for v in m.g.inputs[2:]}
-    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, factors, fused, stored, joined)}
-    together = _overlapping(found.values(), matmuls)
+    found = {t.value: t for t in _tensors(ops, axes, loops, firsts, factors, epilogues, stored, joined)}
+    overlapping = _overlapping(found.values(), matmuls)
     share, parts = work.row_shares[-1], work.row_parts
     return TileFacts(
-        source, ops, axes.row, share, kernel.cores, work.column_parts, parts, loops, found, matmuls, fused, stored, joined, together
+        source, ops, axes.row, share, kernel.cores, work.column_parts, parts, loops, found, matmuls, epilogues, stored, joined, overlapping
     )
 
 
@@ -292,7 +300,7 @@ def _tensors(
     loops: Mapping[int, int],
     firsts: Collection[ir.Value] | None,
     factors: Collection[ir.Value],
-    fused: Mapping[ir.Value, ir.Operation],
+    epilogues: Epilogues,
     stored: Mapping[ir.Value, Sequence[ir.Operation]],
     joined: Mapping[ir.Operation, Sequence[Matmul]],
 ) -> Iterator[Tensor]:
@@ -301,8 +309,10 @@ def _tensors(
     number, left = {op: i for i, op in enumerate(ops)}, set[ir.Value]()
     for op, others in reversed([*joined.items()]):  # they are computed where the last one is
         for m in others:
-            left.add(value := _left_by(m, fused))
+            left.add(value := left_by(m.op, epilogues))
             number[m.op] = number[value.owner] = number[op]
+    begun = {op: number[contraction] for contraction, chain in epilogues.items() for op in chain}
+    between = {op.results[0] for chain in epilogues.values() for op in chain[:-1]}
     for op in ops:
         at = number[op]
         if not is_a(op, ktdp.LoadOp, linalg.GenericOp, ktdp.InterTileReduceOp) and not (is_a(op, linalg.FillOp) and _is_stored(op)):
@@ -321,7 +331,7 @@ def _tensors(
         elif is_a(op, linalg.FillOp):
             first, last = 0, len(ops)
         else:
-            first = min([at, *(number[v.owner] for v in op.operands if v in fused)])
+            first = min(at, begun.get(op, at))
         yield Tensor(
             value,
             own,
@@ -334,7 +344,7 @@ def _tensors(
             first,
             last,
             live_at_once(op) if is_a(op, ktdp.InterTileReduceOp) else 0,
-            value in left or (value in stored and _by_stick(stored[value])),
+            value in left or value in between or (value in stored and by_stick(stored[value])),
         )
 
 
@@ -353,85 +363,6 @@ def _in_kernel(op: ir.Operation) -> ir.Operation:
     while not is_a(op.parent, func.FuncOp):
         op = op.parent.operation
     return op
-
-
-# Matmuls, and what reads them
-
-
-def fused_consumers(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> dict[ir.Value, ir.Operation]:
-    """Contraction results that a single pointwise op consumes: it can become the epilogue of the loop over output sticks.
-
-    Only one that reads element for element what it computes: the vector unit takes sums from PT as they come, and cannot spread a column,
-    a row or a scalar. A body that knows its position (a mask) is left out: inside the loop it would see a block, not the tensor. So is an
-    op with an operand that does not exist yet at the contraction.
-    """
-    fused = {}
-    position = {op: i for i, op in enumerate(ops)}
-    for m in matmuls:
-        uses = list(m.result.uses)
-        if len(uses) != 1 or not is_a(uses[0].owner, linalg.GenericOp):
-            continue
-        g = Generic(uses[0].owner.operation)
-        ready = all(v == m.result or is_a(v.owner, ktdp.LoadOp) or position[v.owner] < position[m.op] for v in g.inputs)
-        same = g.is_pointwise and g.maps[uses[0].operand_number] == g.maps[-1]
-        if ready and same and not any(is_a(o, linalg.IndexOp) for o in g.body_ops):
-            fused[m.result] = g.op
-    return fused
-
-
-def joined_contractions(
-    ops: Sequence[ir.Operation], matmuls: Sequence[Matmul], fused: Mapping[ir.Value, ir.Operation]
-) -> dict[ir.Operation, list[Matmul]]:
-    """Per contraction the earlier ones whose results nothing but the op fused into it reads, element for element.
-
-    A stick of each of them is all that has to be there at once: rows stay for all of them, where their whole results would take the room.
-    Not across a store, which may write what the earlier one reads.
-    """
-    found = dict[ir.Operation, list[Matmul]]()
-    last = {fused[m.result]: m for m in matmuls if m.result in fused}
-    stores = [i for i, op in enumerate(ops) if is_a(op, ktdp.StoreOp)]
-    position = {op: i for i, op in enumerate(ops)}
-    for m in matmuls:
-        uses = list(_left_by(m, fused).uses)
-        into = last.get(uses[0].owner.operation) if len(uses) == 1 else None
-        if into is None or any(position[m.op] < i < position[into.op] for i in stores):
-            continue
-        g = Generic(uses[0].owner.operation)
-        if g.maps[uses[0].operand_number] == g.maps[-1]:
-            found.setdefault(into.op, []).append(m)
-    return {m.op: found[m.op] for m in matmuls if m.op in found}
-
-
-def _left_by(m: Matmul, fused: Mapping[ir.Value, ir.Operation]) -> ir.Value:
-    """What is there behind a contraction: its result, or that of the op fused into it."""
-    return fused[m.result].results[0] if m.result in fused else m.result
-
-
-def _stored_at_once(
-    ops: Sequence[ir.Operation], matmuls: Sequence[Matmul], fused: Mapping[ir.Value, ir.Operation]
-) -> dict[ir.Value, list[ir.Operation]]:
-    """Results of contractions (with what is fused into them) that are only stored: their stores, which need not wait for other ops.
-
-    Not where the kernel reads the same memory: what an op in place reads must be read before.
-    """
-    read = {_argument_of(op) for op in ops if is_a(op, ktdp.LoadOp)}
-    found = {}
-    for m in matmuls:
-        target = _left_by(m, fused)
-        stores = [u.owner.operation for u in target.uses]
-        if stores and all(is_a(op, ktdp.StoreOp) and (at := _argument_of(op)) is not None and at not in read for op in stores):
-            found[target] = stores
-    return found
-
-
-def _by_stick(stores: Iterable[ir.Operation]) -> bool:
-    """Whether stores follow each finished stick: not through indices, which would be read again."""
-    return all(direct(tile_of(op)) for op in stores)
-
-
-def _argument_of(access: ir.Operation) -> ir.Value | None:
-    """The argument of the kernel that a load or store touches; None for what stays in the scratchpad."""
-    return None if resident_behind(access) is not None else _base(access.operands[-1].owner.operands[0].owner.opview.offset)
 
 
 def _overlapping(tensors: Collection[Tensor], matmuls: Sequence[Matmul]) -> tuple[Mapping[ir.Value, int], ...]:
@@ -460,14 +391,6 @@ def _distance(offset: ir.Value) -> tuple[int, frozenset[ir.Value]]:
         return 0, frozenset({offset})
     (a, some), (b, others) = map(_distance, offset.owner.operands)
     return (a + b, some | others) if not some & others else (0, frozenset({offset}))
-
-
-def _base(offset: ir.Value) -> ir.Value | None:
-    if isinstance(offset.owner, ir.Block):
-        return offset
-    if not is_a(offset.owner, arith.AddIOp):
-        return None
-    return next((found for v in offset.owner.operands if (found := _base(v)) is not None), None)
 
 
 # Ops that work on each stick by itself: where rows are too long for the scratchpad, it holds some of their sticks at a time

@@ -23,6 +23,7 @@ from ktir.diagnostics import Unsupported, location_text
 from ktir.dialects.structured import Generic, element_of
 from ktir.mlir import ir, is_a, linalg
 from ktir.passes.tiling.plan.covers import Cover, cover_of
+from ktir.passes.tiling.plan.epilogues import Epilogues
 from ktir.passes.tiling.plan.tile_facts import Matmul, StickLocal, Tensor, TileFacts
 from ktir.target import LANES, STICK_BYTES, Target
 
@@ -76,7 +77,7 @@ class TilePlan:
     block_rows: int
     used: int
     """Bytes of the kernel's own tensors."""
-    fused: Mapping[ir.Value, ir.Operation]
+    epilogues: Epilogues
     stored: Mapping[ir.Value, Sequence[ir.Operation]]
     residents: tuple[Resident, ...] = ()
     streamed: frozenset[ir.Value] = frozenset()
@@ -110,6 +111,11 @@ class TilePlan:
         """Whether all that the kernel does is done once, on whole rows."""
         once = not facts.loops and facts.trips(self.block_rows) == 1
         return once and self.keys is None and self.part is None and not self.residents
+
+    @cached_property
+    def in_epilogues(self) -> set[ir.Operation]:
+        """Ops that are computed with the contractions that they follow."""
+        return {op for chain in self.epilogues.values() for op in chain}
 
     @cached_property
     def loaded_whole(self) -> set[ir.Operation]:
@@ -189,7 +195,7 @@ class _Search:
                 residents = self._stay(rows, free - taken)
                 used = self.budget - free + taken + sum(r.takes for r in residents)
                 part = self.part, 1 if self.part else 0
-                plan = TilePlan(rows, used, facts.fused, facts.stored, residents, form, covers, *part)
+                plan = TilePlan(rows, used, facts.epilogues, facts.stored, residents, form, covers, *part)
                 yield self._price(rows, form, residents), self._ended(plan)
         yield from self._in_k_parts()
 
@@ -208,7 +214,7 @@ class _Search:
             others = need.bytes(rows, tiles.ROW_BUFFERS) - rows * tiles.ROW_STICKS * STICK_BYTES
             if parts := tiles.part_count(rows, m.n, m.k, (self.budget - others) // STICK_BYTES):
                 used = others + rows * (tiles.PART_BUFFERS * m.k // parts + tiles.SUM_STICKS * m.n) * STICK_BYTES
-                plan = TilePlan(rows, used, facts.fused, facts.stored, (), form, k_parts=parts)
+                plan = TilePlan(rows, used, facts.epilogues, facts.stored, (), form, k_parts=parts)
                 yield tiles.tile_cycles(share, rows, facts.trips(rows), False, False, self.target, parts) * _STREAMED, plan
 
     @cached_property
@@ -254,7 +260,7 @@ class _Search:
         if sticks <= 0:
             return None
         used = self._need((), part, sticks).bytes(2, tiles.ROW_BUFFERS)
-        return TilePlan(2, used, facts.fused, facts.stored, part=part, part_sticks=sticks)
+        return TilePlan(2, used, facts.epilogues, facts.stored, part=part, part_sticks=sticks)
 
     # What a block takes
 
@@ -265,7 +271,7 @@ class _Search:
         ranges: list[tuple[int, int, int]] = []
         for t in facts.tensors.values():
             bytes_ = t.row_bytes // t.sticks * part_sticks if part is not None and t.value in part.values else t.row_bytes
-            if t.is_resident or t.value in facts.fused:
+            if t.is_resident or t.value in facts.sums:
                 continue  # read where it lies, or never there as a whole
             if t.value in facts.second_operands:
                 fixed += tiles.WEIGHT_BUFFERS * tiles.BLOCK_BYTES

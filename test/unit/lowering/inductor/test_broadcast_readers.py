@@ -19,7 +19,6 @@ from ktir.lowering.ktir_to_spyre import compute
 from ktir.mlir import ir
 from ktir.package import read
 from ktir.passes.tiling.plan import tile_facts
-from ktir.passes.tiling.plan.tile_facts import Matmul
 from ktir.target import DATASHEET
 
 READERS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -90,9 +89,9 @@ func.func @f(%0: index {ktir.name = "a", ktir.role = "input", ktir.type = tensor
 """
 
 
-def _fuse_any(ops: Sequence[ir.Operation], matmuls: Sequence[Matmul]) -> dict[ir.Value, ir.Operation]:
+def _fuse_any(ops: Sequence[ir.Operation], contractions: Sequence[ir.Operation]) -> dict[ir.Operation, list[ir.Operation]]:
     """Every single reader of a matmul becomes its epilogue, whatever it spreads."""
-    return {m.result: next(iter(m.result.uses)).owner.operation for m in matmuls}
+    return {op: [next(iter(op.results[0].uses)).owner.operation] for op in contractions}
 
 
 def _package() -> dict[str, bytes]:
@@ -102,14 +101,14 @@ def _package() -> dict[str, bytes]:
 
 def test_sums_of_the_array_that_are_spread_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a plan that fuses what spreads a column."""
-    monkeypatch.setattr(tile_facts, "fused_consumers", _fuse_any)
+    monkeypatch.setattr(tile_facts, "epilogues_of", _fuse_any)
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op reads operand \d .* element for element"):
         _package()
 
 
 def test_the_check_of_a_stream_sees_sums_that_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: that plan, and a lowering that does not look."""
-    monkeypatch.setattr(tile_facts, "fused_consumers", _fuse_any)
+    monkeypatch.setattr(tile_facts, "epilogues_of", _fuse_any)
     monkeypatch.setattr(compute, "check_walk", lambda *_: None)
     made = read(_package())
     with pytest.raises(Unsupported, match=r"column:\d+:\d+: error: 'linalg.generic' op spreads sums"):

@@ -36,6 +36,16 @@ def of_four(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) 
     return gated(x, y, w, v) + gated(x, y, v, w)
 
 
+def scaled(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """More tensors than one op reads: each product is scaled by an op of its own, and a third one takes both."""
+    return F.relu((x @ w) * y[..., :1] * w[0]) * ((x @ v) * y[..., :1] * v[0])
+
+
+def scaled_apart(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Of one product three ops, one behind the other."""
+    return ((x @ w) * y[..., :1] + w[0]) * v[0] - w[1] * v[1] + y[..., 1:2] * v[2]
+
+
 def read_twice(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """The sum over a row of the first one needs all of it."""
     first = x @ w
@@ -54,7 +64,7 @@ def in_place(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, v: torch.Tensor)
     return gate * (x @ v)
 
 
-FUNCTIONS = [gated, of_two, of_three, of_four, read_twice, shifted, in_place]
+FUNCTIONS = [gated, of_two, of_three, of_four, scaled, scaled_apart, read_twice, shifted, in_place]
 
 
 def arguments(rows: tuple[int, ...], inner: int, columns: int) -> list[torch.Tensor]:
@@ -77,19 +87,20 @@ def test_values(f: Function, rows: tuple[int, ...], inner: int, columns: int) ->
     assert all(torch.equal(a.double(), b) for a, b in zip(given, exact, strict=True))
 
 
-@pytest.mark.parametrize("f", [gated, of_three, of_four])
+@pytest.mark.parametrize("f", [gated, of_three, of_four, scaled])
 def test_levels_agree(f: Function) -> None:
     """All levels, in more than one block of rows, and both modes of the machine."""
     given = arguments((530,), 128, 192)
     text = ktir.capture(f, *given)
-    arrays = [given[i].numpy() for i in (0, 2, 3)]  # nothing takes the second one
+    arrays = [given[i].numpy() for i in ((0, 2, 1, 3) if f is scaled else (0, 2, 3))]  # as they are read first; else nothing takes y
     check_levels(text, [*arrays, np.zeros((530, 192), np.float16)], cores=1)
 
 
-def test_rows_are_loaded_once_for_both() -> None:
+@pytest.mark.parametrize("f", [gated, scaled])
+def test_rows_are_loaded_once_for_both(f: Function) -> None:
     """A share of rows fits the scratchpad whole, but not beside all of the first result."""
-    shapes = (512, 4096), (1, 1), (4096, 14336), (4096, 14336)
-    together = cycles_of(gated, *shapes)
+    shapes = (512, 4096), (512, 1), (4096, 14336), (4096, 14336)
+    together = cycles_of(f, *shapes)
     with patch.object(tile_facts, "joined_contractions", lambda *_: {}):
-        apart = cycles_of(gated, *shapes)
+        apart = cycles_of(f, *shapes)
     assert together < 0.65 * apart

@@ -18,7 +18,14 @@ from ktir.passes.tiling.ktir_tile import TilePass
 from ktir.pipeline import run_pipeline
 
 STAGE = "ktir.passes.tiling."
-PHASES = {"tile_facts": "facts", "tile_hints": "decision", "online_plan": "decision", "tile_plan": "decision", "covers": "decision"}
+PHASES = {
+    "tile_facts": "facts",
+    "epilogues": "facts",
+    "tile_hints": "decision",
+    "online_plan": "decision",
+    "tile_plan": "decision",
+    "covers": "decision",
+}
 """All other rooms of the stage but that of the pass write."""
 MOST_STAYS = 15
 """Rooms that a kernel stays in on its way to its plan, each visit counted."""
