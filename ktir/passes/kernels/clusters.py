@@ -156,7 +156,7 @@ class Cluster:
         return all(item.extents[loop] == self.extents[axis] for loop, axis in axes.items())
 
     def _wishes(self, item: Op) -> Iterator[tuple[int, int]]:
-        if self.row is not None and isinstance(item, Contraction) and item.matmul_row is not None:
+        if self.row not in (None, NO_ROW) and isinstance(item, Contraction) and item.matmul_row is not None:
             yield item.matmul_row, self.row
         for i, value in enumerate(item.sources):
             if value in self.loaded and not (isinstance(item, Contraction) and i == 1):

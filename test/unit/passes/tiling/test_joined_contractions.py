@@ -104,3 +104,18 @@ def test_rows_are_loaded_once_for_both(f: Function) -> None:
     with patch.object(tile_facts, "joined_contractions", lambda *_: {}):
         apart = cycles_of(f, *shapes)
     assert together < 0.65 * apart
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_one_row_for_each_matrix_beside_rows_for_one(swapped: bool) -> None:
+    """Vectors of which each has a matrix of its own have no rows: what multiplies the same vectors as rows is another kernel."""
+    torch.manual_seed(0)
+    x, w, v = (torch.randint(-1, 2, shape).half() for shape in ((3, 1, 130), (130, 70), (3, 130, 70)))
+    torch._dynamo.reset()
+
+    def both(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return x @ v - x @ w if swapped else x @ w - x @ v
+
+    with torch.no_grad(), only_on_chip():
+        found = torch.compile(both, backend="ktir", options={"engine": "spyre"})(x, w, v)
+    assert torch.equal(found.double(), both(x.double(), w.double(), v.double()))
