@@ -31,8 +31,7 @@ def epilogues_of(ops: Sequence[ir.Operation], contractions: Sequence[ir.Operatio
         def is_there(v: ir.Value, at: int = at) -> bool:
             if not is_a(v.owner, ktdp.LoadOp):
                 return made[v.owner] < at
-            memory = argument_of(v.owner)
-            return not any(at < position[op] < position[v.owner] and argument_of(op) == memory for op in stores)
+            return not any(at < position[op] < position[v.owner] and _same(argument_of(op), argument_of(v.owner)) for op in stores)
 
         value = contraction.results[0]
         while (op := _only_reader(value)) is not None and all(v == value or is_there(v) for v in Generic(op).inputs):
@@ -100,6 +99,11 @@ def by_stick(stores: Sequence[ir.Operation]) -> bool:
 def argument_of(access: ir.Operation) -> ir.Value | None:
     """The argument of the kernel that a load or store touches; None for what stays in the scratchpad."""
     return None if resident_behind(access) is not None else _base(access.operands[-1].owner.operands[0].owner.opview.offset)
+
+
+def _same(argument: ir.Value | None, other: ir.Value | None) -> bool:
+    """Whether two accesses may touch the same memory; all of the scratchpad is one."""
+    return argument is other if argument is None or other is None else argument == other
 
 
 def _base(offset: ir.Value) -> ir.Value | None:
