@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ktir.device.operators.kernels import is_ours
-from ktir.device.tensors.storage import give_memory, maker, on_card
+from ktir.device.tensors.storage import give_memory, in_torchs_words, maker, on_card
 from ktir.lowering.inductor.running import direct
 from ktir.runtime import cache
 from ktir.runtime.kernel import Kernel
@@ -36,13 +36,14 @@ class kernel:
         self.launch(tensors)  # what surrounds generated code counts the writes to inputs: only it knows what nobody has seen before
 
     def launch(self, tensors: Sequence[Any], refused: list[Exception] | None = None) -> tuple[Kernel, Sequence[int]]:
-        """Launch; what was launched, and the numbers of those that it has written. refused: see `Kernel`."""
+        """Launch; what was launched, and the numbers of those that it has written. refused: see `Kernel`. Raises torch.OutOfMemoryError."""
         loaded = cache.load(self.key)
         new = self._last is None or self._last() is not loaded
         cache.watch(self.key, tensors if new else ())
         if new:
             self._last = weakref.ref(loaded)
-        loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict, refused=refused)
+        with in_torchs_words():
+            loaded(*(on_card(t) if is_ours(t) else t for t in tensors), strict=self._strict, refused=refused)
         return loaded, loaded.written
 
     def direct(self, tensors: Sequence[torch.Tensor], given: Sequence[int], made: Sequence[int]) -> direct.Launch | None:

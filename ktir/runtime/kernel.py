@@ -23,6 +23,7 @@ from ktir.runtime import failures, machines, notices, stamps, store
 from ktir.runtime.device import DeviceTensor
 from ktir.runtime.executable import Executable
 from ktir.runtime.logical import FILES, PROGRAM, LogicalExecutable
+from ktir.runtime.memory.card import DeviceOutOfMemory
 from ktir.runtime.memory.transfer import array_of
 from ktir.runtime.prepared import Holder, Prepared
 
@@ -103,7 +104,8 @@ class Kernel:
         refused: what the launch on these has raised (`again`), so that there is no second one; taken out, for frames that hold an error
         which holds them keep their tensors.
 
-        Raises what the program's own data bring about, such as an index out of range, and what no engine has a result for.
+        Raises what the program's own data bring about, such as an index out of range, what no engine has a result for, and
+        DeviceOutOfMemory.
         """
         if MANIFEST not in self._files or (self.faulty and not strict):
             self._execute(tensors)
@@ -114,7 +116,7 @@ class Kernel:
             self._launch(tensors, frozen_weights)
         except Exception as error:
             failures.capture(error, "runtime_launch", kernel_name=self.name)
-            if self.logical is None:
+            if self.logical is None or isinstance(error, DeviceOutOfMemory):
                 raise
             if strict:
                 raise self._refused(error, tensors) from error

@@ -192,17 +192,19 @@ class Prepared:
                 if plan.bound is not self._bound:
                     ready = plan.carriers([*map(_address, self._lie)], lying, steps)
                     self._bound = plan.bound if ready is lying else None
-                if card.computes:
-                    chip.machine.launch(ready, "tape", self._bounds, self._inplace if self._same else ())
-                else:
-                    nothing([lying[n] for n in self._outputs])
+                try:
+                    if card.computes:
+                        chip.machine.launch(ready, "tape", self._bounds, self._inplace if self._same else ())
+                    else:
+                        nothing([lying[n] for n in self._outputs])
+                finally:  # where it fails, they may be as they were, or an interrupt have come when they were written
+                    if written is None:
+                        self._renew()
                 steps.append(chip.step)
                 for place, arrangement in self._settling:
                     if place.carrier is not None:
                         arrangement.settle(place.carrier)
-                if written is None:
-                    self._renew()
-                else:
+                if written is not None:
                     self._close(written)
                 return True
             finally:
@@ -236,16 +238,17 @@ class Prepared:
 
     def _renew(self) -> None:
         """The program has written the forms of the last launch, in their places."""
+        alone = True
         for owner, form, _, settled in self._same:
             allocation = owner()
             assert allocation is not None  # else its handle would be another one
             if settled is not None:
                 settled.settle(form.carrier)
-            allocation.version += 1  # as `Allocation.adopt`
-            form.renew(form.carrier, allocation.version)
+            alone = allocation.renew(form) and alone
         changes.note(*[s.form for s in self._same])
-        log, _ = self._seen
-        self._seen = log, len(log)  # all of it under the card's lock, and of these forms alone
+        if alone:
+            log, _ = self._seen
+            self._seen = log, len(log)  # all of it under the card's lock, and of these forms alone
 
     def _close(self, written: Sequence[tuple[Allocation, Binding, NDArray[np.float32], int | None]]) -> None:
         """What the program has written of tensors that were there before belongs to them."""

@@ -8,8 +8,8 @@ nothing reaches the bytes but by asking for them. When the storage goes, NumPy's
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -91,8 +91,16 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 def give_memory(held: _Held, device: int, nbytes: int) -> None:
     """A new tensor has memory from now on. Raises torch.OutOfMemoryError."""
     memory = _memory()
-    try:
+    with in_torchs_words():
         held.allocation = memory.allocation(memory.card(device), nbytes, held.handle)
+
+
+@contextmanager
+def in_torchs_words() -> Iterator[None]:
+    """Where a card has no room, torch.OutOfMemoryError says so."""
+    memory = _memory()
+    try:
+        yield
     except memory.no_room as error:
         raise memory.without_room(error) from None
 

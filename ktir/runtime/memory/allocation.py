@@ -369,6 +369,17 @@ class Allocation(_Ranges):
             if len(self._forms) > 1:
                 self._drop_forms(but=written)
 
+    def renew(self, form: DeviceForm) -> bool:
+        """A program has written all of the allocation in place, in a form that was valid, as who calls notes. Whether there was no other
+        form that somebody has asked for since; those are not valid any more.
+        """
+        self.version += 1
+        form.renew(form.carrier, self.version)
+        if len(self._forms) == 1:
+            return True
+        self._drop_forms(but=next(place for place, each in self._forms.items() if each is form))
+        return False
+
     @property
     def has_one_form(self) -> bool:
         """Whether all of it lies in one form, and no address is kept for another."""

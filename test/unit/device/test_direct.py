@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from torch import nn
 
 from ktir.device.tensors.storage import allocation_of
 from ktir.diagnostics import KtirError
-from ktir.lowering.inductor.running.direct import Direct
+from ktir.emulator.machine import Machine
+from ktir.lowering.inductor.running.direct import Direct, launched
 from ktir.lowering.inductor.running.guarded import Guarded
 from ktir.runtime import cache, metrics
 from ktir.runtime.device import Binding
@@ -262,6 +264,81 @@ def test_states_are_as_before_where_a_launch_fails(on_chip: None) -> None:
         else:
             assert torch.equal(compiled(*there, *inputs).cpu(), step(*own, *given)), k  # sums of integers
         assert all(torch.equal(t.cpu(), o) for t, o in zip(there, own, strict=True)), k
+
+
+def test_states_that_others_read_in_other_forms(graphs: list[Direct], on_chip: None) -> None:
+    """A launch that writes a state where it is leaves no form of it as it was before, whoever has asked for it."""
+
+    def step(state: torch.Tensor, x: torch.Tensor) -> None:
+        state.add_(x)
+
+    def turned(state: torch.Tensor) -> torch.Tensor:
+        return state.T.contiguous().sum(1)
+
+    added, read = torch.compile(step, fullgraph=True), torch.compile(turned, fullgraph=True)
+    own, given = (torch.arange(64 * 128).reshape(64, 128) % k for k in (7.0, 5.0))
+    state, x = own.to("spyre"), given.to("spyre")
+    for k in range(3 * CALLS):
+        own.add_(given)
+        added(state, x)
+        if k >= CALLS:
+            assert torch.equal(read(state).cpu(), turned(own)), k
+            assert torch.equal(read(state).cpu(), turned(own)), k
+        assert torch.equal(state.cpu(), own), k
+
+
+def test_an_interrupt_behind_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has written of a state by then is known to programs that do not take it."""
+
+    def step(state: torch.Tensor, x: torch.Tensor) -> None:
+        state.add_(x)
+
+    plain = Machine.launch
+
+    def interrupted(machine: Machine, *args: Any) -> None:
+        plain(machine, *args)
+        raise KeyboardInterrupt
+
+    added, read = torch.compile(step, fullgraph=True), torch.compile(lambda state: state * 4, fullgraph=True)
+    own, large = torch.arange(8), torch.full((8,), 1 << 29)
+    state, x = own.to("spyre"), torch.ones_like(own).to("spyre")
+    for k in range(2 * CALLS):
+        added(state, x)
+        assert torch.equal(read(state).cpu(), (own + k + 1) * 4), k
+    x.copy_(large)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Machine, "launch", interrupted)
+        added(state, x)
+    assert torch.equal(state.cpu(), own + 2 * CALLS + large)
+    assert torch.equal(read(state).cpu(), (own + 2 * CALLS + large) * 4)
+
+
+def test_calls_within_a_call(on_chip: None) -> None:
+    """A call is watched by itself: threads that call meanwhile do not decide with it what later ones are."""
+    own = rows().to("spyre")
+
+    class Launcher:
+        def direct(self, *_: Any) -> Any:
+            return print
+
+        def maker(self, *_: Any) -> Any:
+            return None
+
+    launcher = Launcher()
+
+    def compiled(x: torch.Tensor) -> list[torch.Tensor]:
+        launched(launcher, [x])
+        if calls and calls.pop():
+            other = Thread(target=graph, args=(x,))
+            other.start()
+            other.join()
+            _ = x + 1
+        return [x]
+
+    calls, graph = [False, True, True, False, True, False], Direct(compiled)
+    for _ in range(4):
+        graph(own)
+    assert graph.again is None
 
 
 def test_inputs_at_other_places(graphs: list[Direct], on_chip: None) -> None:

@@ -66,6 +66,37 @@ def test_out_of_memory() -> None:
     assert card(0).used < whole
 
 
+def test_no_room_for_a_launch(on_chip: None) -> None:
+    """As anywhere else; it is no fault of the program, which the chip runs when there is room."""
+    weight, results = torch.arange(1 << 14).reshape(128, 128).half() % 7, list[torch.Tensor]()
+    x, turned = weight.to("spyre"), torch.compile(lambda x: x.T.contiguous().sum(1), fullgraph=True)
+    expected = weight.T.sum(1)
+    assert torch.equal((x * 1).cpu(), weight)  # which lies for a program now, and has to lie otherwise for the next one
+    for k in range(6):
+        if k in (1, 4):
+            x = weight.to("spyre") * 1
+            held = _all_but(x.nbytes)
+            with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate .* Card 0 has a total capacity of 112.00 GiB"):
+                turned(x)
+            with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate"):
+                x.sum(0)
+            del held
+        results.append(turned(x))
+    assert all(torch.equal(found.cpu(), expected) for found in results)
+    assert torch.equal(x.sum(0).cpu(), expected)
+
+
+def _all_but(nbytes: int) -> list[torch.Tensor]:
+    """What takes the memory of card 0, but for less than so many bytes."""
+    held, size = list[torch.Tensor](), 1 << 34
+    while size >= nbytes:
+        try:
+            held.append(torch.empty(size, dtype=torch.uint8, device="spyre"))
+        except torch.OutOfMemoryError:
+            size //= 2
+    return held
+
+
 def test_what_refers_to_itself_is_collected_first() -> None:
     gc.disable()
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -181,11 +182,18 @@ class Direct:
         """What calls are, once that is known."""
         self._seen: list[Done] = []
         self._left = _CALLS
+        self._lock = Lock()
+        """Of the call that is watched, or the first one."""
 
     def __call__(self, *inputs: Any) -> Any:
         if self.again is not None:
             return self.again(*inputs)
-        return self._watched(inputs) if self._left else self.compiled(*inputs)
+        if not self._left or not self._lock.acquire(blocking=False):
+            return self.compiled(*inputs)
+        try:
+            return self._watched(inputs) if self._left else self.compiled(*inputs)
+        finally:
+            self._lock.release()
 
     def _watched(self, inputs: Sequence[Any]) -> Any:
         if len(set(map(id, inputs))) < len(inputs):  # which of two equal ones a launch takes cannot be seen

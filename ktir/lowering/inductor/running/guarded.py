@@ -96,7 +96,9 @@ class Guarded:
             _undo.reset(token)
 
     def _failed(self, error: Exception, inputs: Sequence[Any]) -> Any:
-        """What there is in place of a result that compiled code has not; raises where there is nothing."""
+        """What there is in place of a result that compiled code has not; raises where there is nothing, or the card has no room."""
+        if isinstance(error, torch.OutOfMemoryError):
+            raise error
         return self._refused(error, inputs) if self.strict else self._otherwise(error, inputs)
 
     def _otherwise(self, error: Exception, inputs: Sequence[Any]) -> Any:
