@@ -12,6 +12,7 @@ import torch
 from ktir.device.operators.kernels import is_ours
 from ktir.device.tensors.storage import give_memory, in_torchs_words, maker, on_card
 from ktir.lowering.inductor.running import direct
+from ktir.lowering.inductor.running.overlaps import Unseen, meeting, reach
 from ktir.runtime import cache
 from ktir.runtime.kernel import Kernel
 from ktir.runtime.prepared import Prepared, taking
@@ -85,6 +86,8 @@ class _Steady:
             return
         loaded.used = next(cache.uses)
         handles = array("q", [*map(_handle, self._others(tensors))])
+        if self._written is not None and len(set(handles)) < len(handles):
+            raise Unseen
         if self._written is not None:  # now that the host's caches have the tensors, which they have not after the launch
             _increment_version(self._written(tensors))
         refused: list[Exception] = []
@@ -92,6 +95,10 @@ class _Steady:
             self._plainly(tensors, holders, refused)
 
     def _plainly(self, all_: Sequence[torch.Tensor], holders: Sequence[Any], refused: list[Exception] | None = None) -> None:
+        if not set(self._made).issuperset(cache.load(self._launcher.key).written):
+            spans = [(t.data_ptr(), t.data_ptr() + reach(t), 0) for t in self._others(all_)]
+            if any(True for _ in meeting(spans)):
+                raise Unseen
         tensors = self._given(all_)
         for k, holder in zip(self._made, holders, strict=True):
             if not hasattr(holder, "allocation"):  # a launch that was refused has given it some

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch._guards import TracingContext
 
-import ktir
 from ktir import config
 from ktir.device.operators import eager, writing
 from ktir.device.operators.kernels import aten, is_ours
 from ktir.device.operators.schemas import Schema, as_given, functional, schema_of
-from ktir.device.operators.trial import host_takes
+from ktir.device.operators.trial import host_takes, last
+from ktir.device.operators.users import line_of_user
 from ktir.device.tensors import current, randomness
 from ktir.device.tensors.storage import bytes_on_host, in_turn, on_host, record, to_device
 from ktir.diagnostics import KtirError
 from ktir.runtime import failures, metrics
 
-_INNER = tuple(str(Path(module.__file__ or "").parent) for module in (torch, ktir))
 _set_part = aten.set_.source_Storage_storage_offset
 
 
@@ -51,27 +48,11 @@ def say(op: Any, reason: str = "") -> None:
     if TracingContext.try_get() is None and _name(op) not in _said:
         _said.add(_name(op))
         because = f" ({reason})" if reason else ""
-        warnings.warn_explicit(f"{_name(op)} is falling back to cpu{because}", FallbackWarning, *_line_of_user())
+        warnings.warn_explicit(f"{_name(op)} is falling back to cpu{because}", FallbackWarning, *line_of_user())
 
 
 def _name(op: Any) -> str:
     return op._schema.name.replace("::", ".") + (f".{op._overloadname}" if op._overloadname != "default" else "")
-
-
-def _line_of_user() -> tuple[str, int]:
-    """The line of the program that torch and we were called from; in a thread of autograd, the one that asked for gradients."""
-    others = [f for f in sys._current_frames().values() if any(g.f_code.co_name == "_engine_run_backward" for g in _outwards(f))]
-    for frame in (sys._getframe(1), *others):
-        found = next((f for f in _outwards(frame) if not f.f_code.co_filename.startswith(_INNER)), None)
-        if found is not None and not found.f_code.co_filename.endswith("threading.py"):
-            return found.f_code.co_filename, found.f_lineno
-    return __file__, 0
-
-
-def _outwards(frame: Any) -> Iterator[Any]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -212,13 +193,14 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         if schema.written and not _host_writes(op, args, kwargs):
             raise eager.HostRefuses("")
+        warnings = last.warnings if schema.out else 0
         if not schema.written:
             if eager.has_program(op):
                 return eager.run(op, *pytree.tree_map(_beside(op, args, kwargs), (args, kwargs)))
         elif (pure := functional(as_given(op, args, kwargs))) is not None and eager.has_program(pure):
             if _base(op) in _INDEXED:
                 args, kwargs = pytree.tree_map(_beside(op, args, kwargs), (args, kwargs))
-            return writing.written(op, args, kwargs, pure)
+            return writing.written(op, args, kwargs, pure, warnings)
     except eager.NoProgram as error:
         reason, refused = str(error), isinstance(error, eager.HostRefuses)
     return _on_host(op, args, kwargs, reason, refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -9,11 +10,24 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from ktir.device.operators.users import line_of_user
+
 _SMALL, _LARGE = 1 << 16, 1 << 20
 """Elements of operands up to which each call is tried, and beyond which none is."""
 _MOST = 1 << 12
 """Calls that are known to be taken."""
-_taken: set[Hashable] = set()
+_RESIZED = "elements was resized since it had shape"
+_taken: dict[Hashable, int] = {}
+"""And of how many `out=` of a wrong size it has warned."""
+
+
+class _Last(threading.local):
+    """Of this thread's call that was asked for last: of how many `out=` of a wrong size the host warns; None where that is not known."""
+
+    warnings: int | None = None
+
+
+last = _Last()
 
 
 def key_of(leaf: Any) -> Hashable:
@@ -34,17 +48,22 @@ def host_takes(op: Any, tree: Any, leaves: Sequence[Any], *, again: bool = False
     it is wanted `again`.
     """
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    elements = sum(t.numel() for t in tensors)
+    elements, last.warnings = sum(t.numel() for t in tensors), None
     if elements > _LARGE:
         return True
     kinds = tuple(map(key_of if elements <= _SMALL else _kind, leaves))
     key = op, tree, kinds, _shared(tensors), torch.are_deterministic_algorithms_enabled()
     if again or key not in _taken:
-        if not any(_runs(op, tree, leaves, number) for number in (0, 1)):
+        warned = _warned(op, tree, leaves, 0)
+        if warned is None:
+            warned = _warned(op, tree, leaves, 1)
+        if warned is None:
             return False
         if len(_taken) >= _MOST:
             _taken.clear()
-        _taken.add(key)
+        _taken[key] = warned
+    if elements <= _SMALL:
+        last.warnings = _taken.get(key)
     return True
 
 
@@ -56,20 +75,29 @@ def _shared(tensors: Sequence[torch.Tensor]) -> Hashable:
     return tuple((places.index(place), int(t.storage_offset())) for place, t in zip(places, tensors, strict=True))
 
 
-def _runs(op: Any, tree: Any, leaves: Sequence[Any], number: int) -> bool:
+def _warned(op: Any, tree: Any, leaves: Sequence[Any], number: int) -> int | None:
+    """Of how many `out=` of a wrong size the host warns; None where it refuses."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    with torch._C.DisableTorchFunction(), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch._C.DisableTorchFunction(), torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         stand_ins = _stand_ins(tensors, number)
         given = [
             next(stand_ins) if isinstance(x, torch.Tensor) else torch.device("cpu") if isinstance(x, torch.device) else x for x in leaves
         ]
         args, kwargs = pytree.tree_unflatten(given, tree)
-        try:
+
+        def run(number: float) -> float:
             op(*args, **kwargs)
+            return number
+
+        try:
+            torch.zeros(1, device="cpu").apply_(run)  # where warnings come to an end: those of the operator itself are its caller's
         except Exception:
-            return False
-    return True
+            return None
+    others = [w for w in said if _RESIZED not in str(w.message)]
+    for warning in others:  # some PyTorch says once per process
+        warnings.warn_explicit(warning.message, warning.category, *line_of_user())
+    return len(said) - len(others)
 
 
 def _stand_ins(tensors: Sequence[torch.Tensor], number: int) -> Iterator[torch.Tensor]:

@@ -20,8 +20,10 @@ _handle = torch.Tensor.data_ptr
 _nbytes, _version = attrgetter("nbytes"), attrgetter("version")
 
 
-def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: Any) -> Any:
-    """What an operator gives. pure: the overload that computes the same, and writes nothing. Raises NoProgram."""
+def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: Any, warnings: int | None) -> Any:
+    """What an operator gives. pure: the overload that computes the same, and writes nothing. warnings: of how many `out=` of a wrong size
+    PyTorch warns, if that is known. Raises NoProgram.
+    """
     schema = schema_of(op)
     named = schema.named(args, kwargs)
     for name in schema.written:
@@ -37,6 +39,9 @@ def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: Any) -
         if any(not torch.can_cast(r.dtype, t.dtype) or (t.shape != r.shape and not schema.out) for t, r in pairs):
             raise eager.HostRefuses("")
         pairs = [(t, r if r.dtype == t.dtype else r.to(t.dtype)) for t, r in pairs]  # may compile, and what follows may not
+        for target, result in pairs[:warnings]:
+            _warn_of_size(target, result)
+        warnings = 0
         with in_turn(*(target for target, _ in pairs)):
             if before != _versions(named, schema):
                 continue  # another thread has written what this is computed from
@@ -46,6 +51,13 @@ def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: Any) -
             known.keep(op, args, kwargs, _Again(again, schema, named))
         found = tuple(named[name] if name else new.pop(0) for name in schema.returned)
         return found[0] if len(found) == 1 else found
+
+
+def _warn_of_size(target: torch.Tensor, result: torch.Tensor) -> None:
+    """As PyTorch warns of what has elements and gets another size by `out=`, in its words, each time."""
+    if target.shape != result.shape and target.numel():
+        stand_in = torch.empty(target.shape, dtype=target.dtype, device="meta")
+        torch.ops.aten._resize_output_.default(stand_in, result.shape, stand_in.device)
 
 
 class _Again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -143,3 +144,30 @@ def test_results_go_to_a_part_of_a_tensor(name: str) -> None:
         WRITTEN[name](torch.arange(25.0).view(5, 5).to(device), part)
         found.append(whole.cpu())
     torch.testing.assert_close(found[1], found[0])
+
+
+WARNED: dict[str, Callable[[torch.Tensor, tuple[torch.Tensor, torch.Tensor]], object]] = {
+    "add": lambda x, out: torch.add(x, x, out=out[0]),
+    "mm": lambda x, out: torch.mm(x, x, out=out[0]),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out[0]),
+    "max": lambda x, out: torch.max(x, 1, out=out),
+    "erfinv": lambda x, out: torch.erfinv(x, out=out[0]),  # by the host
+    "logsigmoid": lambda x, out: torch.nn.functional.logsigmoid(x, out=out[0]),  # of which PyTorch does not warn
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+@pytest.mark.filterwarnings("ignore::ktir.device.operators.fallback.FallbackWarning")
+def test_each_call_warns_of_a_size_that_is_wrong(name: str) -> None:
+    """It was said at the first call, and twice where the host computes."""
+    found: list[list[list[str]]] = []
+    for device in ("cpu", "spyre"):
+        calls = list[list[str]]()
+        for size in (7, 7, 0, 3):
+            out = torch.ones(size, device=device), torch.ones(size, dtype=torch.int64, device=device)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                WARNED[name](torch.arange(25.0).view(5, 5).to(device) / 25, out)
+            calls.append([str(w.message).partition(" (Triggered")[0] for w in said if "resized" in str(w.message)])
+        found.append(calls)
+    assert found[1] == found[0]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from chip import only_on_chip
 from combinations import each_once
 from torch import nn
 from torch.fx import symbolic_trace
 
+from ktir.diagnostics import Unsupported
 from ktir.lowering.inductor.running.guarded import Guarded
-from ktir.runtime import metrics
+from ktir.runtime import metrics, notices
 
 
 @pytest.mark.turn
@@ -48,6 +50,57 @@ def test_training_with_shared_weights_goes_as_on_the_host(before: bool, fused: b
         return [*found, *gradients]
 
     assert losses("spyre") == pytest.approx(losses("cpu"), rel=1e-4, abs=1e-4)
+
+
+def both(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    return a + b
+
+
+def rows_and_all(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a[:5].mul_(2)
+    b.add_(1)
+    return a.flatten()[:3]
+
+
+@pytest.mark.parametrize(("function", "calls"), each_once([both, rows_and_all], [1, 6]))
+def test_inputs_that_overlap_later(function: Callable[..., torch.Tensor], calls: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A graph of inputs that were apart, and one that is launched without the code around it, see that a write to one is to another."""
+    notices.forget()
+    compiled, one = torch.compile(function), torch.arange(512.0).reshape(8, 8, 8) % 9
+    strict = torch.compile(lambda a, b: function(a, b) * 2, options={"fallback": "error"})
+    for _ in range(calls):
+        a, b = (one.to("spyre") for _ in range(2))
+        assert torch.equal(compiled(a, b).cpu(), function(one.clone(), one.clone()))
+        strict(one.to("spyre"), one.to("spyre"))
+    assert "shares elements" not in caplog.text
+    for first, second in ((0, 0), (0, 128), (128, 0), (0, 512)):
+        own = torch.cat([one.flatten(), one.flatten() + 3])
+        there = own.to("spyre")
+        mine, theirs = ([t[k : k + 512].view(8, 8, 8) for k in (first, second)] for t in (there, own))
+        assert torch.equal(compiled(*mine).cpu(), function(*theirs)), (first, second)
+        assert torch.equal(there.cpu(), own), (first, second)
+        if abs(first - second) < 512:
+            with pytest.raises(Unsupported, match="an input that is written shares elements with another one"):
+                strict(*mine)
+            assert torch.equal(there.cpu(), own), (first, second)
+    assert "an input that is written shares elements with another one, which PyTorch's tracing has not seen" in caplog.text
+    a, b = (one.to("spyre") for _ in range(2))
+    with only_on_chip():
+        assert torch.equal(compiled(a, b).cpu(), function(one.clone(), one.clone()))
+
+
+def test_inputs_beside_each_other_are_apart(caplog: pytest.LogCaptureFixture, on_chip: None) -> None:
+    """Columns of one matrix have no element in common, wherever they begin and end."""
+    notices.forget()
+    compiled = torch.compile(both)
+    for k in range(6):
+        own = torch.arange(2 * 8 * 128.0).reshape(2, 8, 128) % 9
+        there = own.to("spyre")
+        mine, theirs = ([t[0, :, :64], t[1 - k % 2, :, 64:]] for t in (there, own))
+        assert torch.equal(compiled(*mine).cpu(), both(*theirs)), k
+        assert torch.equal(there.cpu(), own), k
+    assert "shares elements" not in caplog.text
 
 
 def test_a_held_parameter_is_replaced_with_a_word() -> None:

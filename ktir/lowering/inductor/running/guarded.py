@@ -17,13 +17,13 @@ from ktir.lowering.inductor.running import writes
 from ktir.lowering.inductor.running.direct import Direct
 from ktir.lowering.inductor.running.fallback import in_torch
 from ktir.lowering.inductor.running.origins import TORCH
-from ktir.lowering.inductor.running.overlaps import Overlooked
+from ktir.lowering.inductor.running.overlaps import Overlooked, Unseen
 from ktir.runtime import cache, store
 from ktir.runtime.kernel import OF_DATA, OURS
 
 THEIRS = "PyTorch's own tracing refuses the graph; every backend that uses it says the same"
 MARKED = "an argument is a view with its sign or its zeros noted apart from its memory; `clone()` makes it a tensor of its own"
-SHARED = "an input that is written shares elements with another one, which PyTorch's tracing does not see"
+SHARED = "an input that is written shares elements with another one, which PyTorch's tracing has not seen"
 _OWN = str(Path(__file__).parents[3]) + os.sep
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, int, float))
@@ -61,6 +61,8 @@ class Guarded:
         if self._again is not None:
             try:
                 return self._again(*inputs)
+            except Unseen:
+                return self._run(inputs)
             except Exception as error:  # of a launch, which then has written nothing
                 self._again = None
                 return self._failed(error, inputs)
@@ -71,13 +73,13 @@ class Guarded:
             return self._run(inputs)
         finally:
             cache.owner.reset(token)
-            if not (others or self.otherwise or self.overlooked.pairs) and isinstance(self.compiled, Direct):
+            if not (others or self.otherwise or self.overlooked.shared) and isinstance(self.compiled, Direct):
                 self._again = self.compiled.again
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         if self.otherwise:
             return self.otherwise(*inputs)
-        if self.overlooked.pairs and self.overlooked.among(inputs):
+        if self.overlooked.targets and self.overlooked.among(inputs):
             if self.strict:
                 raise Unsupported(SHARED)
             return in_torch(self.graph, Unsupported(SHARED))(*inputs)

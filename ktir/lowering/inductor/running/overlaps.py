@@ -7,11 +7,17 @@ of a copy, and AOTAutograd takes a write to one input for none to the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
+
+_MOST_PLACES = 1 << 20
+"""Elements of a tensor whose places are compared one by one."""
 
 
 def overlooked(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -37,20 +43,69 @@ def with_overlooked(theirs: Callable[..., set[int]]) -> Callable[..., set[int]]:
     return overlapping
 
 
+class Unseen(Exception):
+    """Inputs share memory that did not when calls were made short; with nothing done."""
+
+
+def meeting(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Pairs of those, by number, whose spans of memory meet. spans: where each begins and ends, and its number."""
+    known: list[tuple[int, int, int]] = []
+    for begin, end, number in sorted(spans):
+        known = [each for each in known if each[1] > begin]
+        yield from ((other, number) for _, _, other in known)
+        known.append((begin, end, number))
+
+
+def reach(t: torch.Tensor) -> int:
+    """The bytes from the first element of a tensor to the end of the last one."""
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))) * t.element_size() if t.numel() else 0
+
+
 class Overlooked:
-    """The inputs of a graph of Dynamo that are written to and those that may share elements with them unseen, by number."""
+    """The inputs of a graph of Dynamo that are written to and those that may share elements with them unseen, by number: such matrices of
+    one memory, and what was of another memory when the graph was compiled, of which Dynamo's guards do not ask.
+    """
 
     def __init__(self, gm: fx.GraphModule, written: Sequence[torch.Tensor]) -> None:
         """`written`: what the nodes of the graph write to."""
         values: list[Any] = [n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder"]
-        matrices = [k for k, v in enumerate(values) if isinstance(v, torch.Tensor) and v.layout == torch.strided and v.dim() == 2]
+        tensors = {k: v for k, v in enumerate(values) if isinstance(v, torch.Tensor) and v.layout == torch.strided}
         memory = {t.untyped_storage()._cdata for t in written}
-        targets = [k for k in matrices if values[k].untyped_storage()._cdata in memory]
-        self.pairs = [(i, j) for i in targets for j in matrices if i != j and values[i].dtype == values[j].dtype]
+        self._of = {k: v.untyped_storage()._cdata for k, v in tensors.items()}
+        self.targets = frozenset(k for k, place in self._of.items() if place in memory)
+        self.shared = any(n > 1 for place, n in Counter(self._of.values()).items() if place in memory)
+        """Whether some of these share their memory with others that tracing knows of."""
+        self._tensors = [*self._of] if self.targets else []
+        self._apart: list[int] = []
+        """Where the inputs of the last call lay, if that did not share elements."""
 
     def among(self, inputs: Sequence[Any]) -> bool:
         """Whether tracing did not see that a write to one of these is one to another."""
-        return any(
-            inputs[i].untyped_storage()._cdata == inputs[j].untyped_storage()._cdata and overlooked(inputs[i], inputs[j])
-            for i, j in self.pairs
-        )
+        places = [inputs[k].data_ptr() for k in self._tensors]
+        if places == self._apart:
+            return False
+        spans = [(place, place + reach(inputs[k]), k) for k, place in zip(self._tensors, places, strict=True)]
+        if any(self._unseen(i, j, inputs) for i, j in meeting(spans) if not self.targets.isdisjoint((i, j))):
+            return True
+        self._apart = places
+        return False
+
+    def _unseen(self, i: int, j: int, inputs: Sequence[Any]) -> bool:
+        a, b = inputs[i], inputs[j]
+        if self._of[i] != self._of[j]:
+            return _meet(a, b)
+        return a.dtype == b.dtype and a.untyped_storage()._cdata == b.untyped_storage()._cdata and overlooked(a, b)
+
+
+def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one memory have bytes in common; of large ones that are not dense some are taken to."""
+    if max(a.numel(), b.numel()) > _MOST_PLACES or all(map(torch.ops.aten.is_non_overlapping_and_dense, (a, b))):
+        return True
+    return bool(np.intersect1d(_bytes(a), _bytes(b)).size)
+
+
+def _bytes(t: torch.Tensor) -> NDArray[np.int64]:
+    places = np.array([t.data_ptr()])
+    for n, step in ((t.element_size(), 1), *((n, s * t.element_size()) for n, s in zip(t.shape, t.stride(), strict=True))):
+        places = (places[:, None] + step * np.arange(n)).reshape(-1)
+    return places
