@@ -71,6 +71,8 @@ class _Steady:
         self._given = taking(given)
         self._others = taking([k for k in given if k not in made])
         """Of the tensors of a call, those that are there before."""
+        self._different = len({k for k in given if k not in made})
+        """How many these are."""
         self._made = [given.index(k) for k in made]
         """Which of those that are given are made for the launch."""
         self._written: Callable[[Sequence[Any]], Sequence[Any]] | None = None
@@ -86,20 +88,25 @@ class _Steady:
             return
         loaded.used = next(cache.uses)
         handles = array("q", [*map(_handle, self._others(tensors))])
-        if self._written is not None and len(set(handles)) < len(handles):
-            raise Unseen
+        if self._written is not None and len(set(handles)) < self._different:
+            self._check(tensors, self._written(tensors))
         if self._written is not None:  # now that the host's caches have the tensors, which they have not after the launch
             _increment_version(self._written(tensors))
         refused: list[Exception] = []
         if not loaded.again(prepared, handles, holders, refused):
             self._plainly(tensors, holders, refused)
 
+    def _check(self, tensors: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
+        """Raises Unseen where what is written meets others: a graph that knows of it is none of one launch on its inputs."""
+        names = {id(t) for t in written}
+        there = {id(t): (_handle(t), _handle(t) + reach(t), id(t)) for t in self._others(tensors)}
+        if any(not names.isdisjoint(pair) for pair in meeting([*there.values()])):
+            raise Unseen
+
     def _plainly(self, all_: Sequence[torch.Tensor], holders: Sequence[Any], refused: list[Exception] | None = None) -> None:
-        if not set(self._made).issuperset(cache.load(self._launcher.key).written):
-            spans = [(t.data_ptr(), t.data_ptr() + reach(t), 0) for t in self._others(all_)]
-            if any(True for _ in meeting(spans)):
-                raise Unseen
         tensors = self._given(all_)
+        if there := [tensors[k] for k in cache.load(self._launcher.key).written if k not in self._made]:
+            self._check(all_, there)
         for k, holder in zip(self._made, holders, strict=True):
             if not hasattr(holder, "allocation"):  # a launch that was refused has given it some
                 give_memory(holder, tensors[k].device.index, tensors[k].untyped_storage().nbytes())

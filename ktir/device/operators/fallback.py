@@ -261,6 +261,10 @@ def check_devices(op: Any, schema: Schema, args: tuple[Any, ...], kwargs: dict[s
     written = [id(named[name]) for name in schema.written if name in named]
     devices = dict.fromkeys(str(t.device) for t in tensors if t.dim() or t.device.type != "cpu" or id(t) in written)
     if len(devices) > 1:
+        read = next((str(t.device) for t in tensors if is_ours(t) and id(t) not in written), None)
+        away = next((str(named[n].device) for n in schema.out if n in named and str(named[n].device) != read), None)
+        if away and read and torch.Tag.reduction in op.tags:  # which PyTorch words otherwise
+            raise RuntimeError(f"Expected out tensor to have device {read}, but got {away} instead")
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {' and '.join(devices)}!")
 
 

@@ -281,3 +281,14 @@ def test_results_that_depend_on_what_is_in_operands(heard: list[str]) -> None:
     close(F.ctc_loss(scores.to("spyre"), given[0].to("spyre"), *given[1:]), F.ctc_loss(scores, *given))
     reason = "what is in its operands decides what its results are like, and programs are made without it"
     heard.append(f"aten._ctc_loss is falling back to cpu ({reason})")
+
+
+def test_words_of_results_elsewhere() -> None:
+    """As PyTorch's `test_sum_cpu_device_mismatch` has them for reductions, and its iterators for all else."""
+    x, out = torch.ones(20, device="spyre"), torch.ones(1)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have device spyre:0, but got cpu instead"):
+        torch.sum(x, dim=[0], dtype=torch.float32, out=out)
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices, spyre:0 and cpu!"
+    ):
+        torch.add(x, x, out=out)

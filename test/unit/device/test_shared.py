@@ -90,6 +90,18 @@ def test_inputs_that_overlap_later(function: Callable[..., torch.Tensor], calls:
         assert torch.equal(compiled(a, b).cpu(), function(one.clone(), one.clone()))
 
 
+@pytest.mark.parametrize(("first", "calls"), each_once([512, 128], [1, 6]))
+def test_inputs_that_overlap_otherwise_later(first: int, calls: int) -> None:
+    """Views of one memory, compiled where they are apart, or where they are not, and called where they are or are not."""
+    compiled = torch.compile(both)
+    for begins in (*[(0, first)] * calls, (0, 128), (0, 512), (128, 0), (128, 256), (0, 0), (0, first)):
+        own = torch.arange(1024.0) % 9
+        there = own.to("spyre")
+        mine, theirs = ([t[k : k + 512].view(8, 8, 8) for k in begins] for t in (there, own))
+        assert torch.equal(compiled(*mine).cpu(), both(*theirs)), begins
+        assert torch.equal(there.cpu(), own), begins
+
+
 def test_inputs_beside_each_other_are_apart(caplog: pytest.LogCaptureFixture, on_chip: None) -> None:
     """Columns of one matrix have no element in common, wherever they begin and end."""
     notices.forget()

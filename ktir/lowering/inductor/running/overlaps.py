@@ -7,7 +7,6 @@ of a copy, and AOTAutograd takes a write to one input for none to the other.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,7 +62,7 @@ def reach(t: torch.Tensor) -> int:
 
 class Overlooked:
     """The inputs of a graph of Dynamo that are written to and those that may share elements with them unseen, by number: such matrices of
-    one memory, and what was of another memory when the graph was compiled, of which Dynamo's guards do not ask.
+    one memory, and what did not share them in the same way when the graph was compiled, of which Dynamo's guards do not ask.
     """
 
     def __init__(self, gm: fx.GraphModule, written: Sequence[torch.Tensor]) -> None:
@@ -71,19 +70,25 @@ class Overlooked:
         values: list[Any] = [n.meta.get("example_value") for n in gm.graph.nodes if n.op == "placeholder"]
         tensors = {k: v for k, v in enumerate(values) if isinstance(v, torch.Tensor) and v.layout == torch.strided}
         memory = {t.untyped_storage()._cdata for t in written}
-        self._of = {k: v.untyped_storage()._cdata for k, v in tensors.items()}
-        self.targets = frozenset(k for k, place in self._of.items() if place in memory)
-        self.shared = any(n > 1 for place, n in Counter(self._of.values()).items() if place in memory)
-        """Whether some of these share their memory with others that tracing knows of."""
-        self._tensors = [*self._of] if self.targets else []
+        of = {k: v.untyped_storage()._cdata for k, v in tensors.items()}
+        self.targets = frozenset(k for k, place in of.items() if place in memory)
+        beside = [(i, j) for i in self.targets for j in of if i != j and of[i] == of[j]]
+        self._pairs = frozenset(p for p in beside if _meet(*((tensors[k], _offset(tensors[k])) for k in p)))
+        self._offsets = {k: _offset(tensors[k]) for pair in self._pairs for k in pair}
+        """Of those that share elements, which compiled code relies on."""
+        self.shared = bool(self._pairs)
+        """Whether there are some."""
+        self._tensors = [*of] if self.targets else []
         self._apart: list[int] = []
-        """Where the inputs of the last call lay, if that did not share elements."""
+        """Where the inputs of the last call lay, if nothing of them is unseen."""
 
     def among(self, inputs: Sequence[Any]) -> bool:
-        """Whether tracing did not see that a write to one of these is one to another."""
+        """Whether tracing did not see that a write to one of these is one to another, or that it is none."""
         places = [inputs[k].data_ptr() for k in self._tensors]
         if places == self._apart:
             return False
+        if any(_offset(inputs[k]) != offset for k, offset in self._offsets.items()) or not all(_together(inputs, *p) for p in self._pairs):
+            return True
         spans = [(place, place + reach(inputs[k]), k) for k, place in zip(self._tensors, places, strict=True)]
         if any(self._unseen(i, j, inputs) for i, j in meeting(spans) if not self.targets.isdisjoint((i, j))):
             return True
@@ -92,20 +97,32 @@ class Overlooked:
 
     def _unseen(self, i: int, j: int, inputs: Sequence[Any]) -> bool:
         a, b = inputs[i], inputs[j]
-        if self._of[i] != self._of[j]:
-            return _meet(a, b)
-        return a.dtype == b.dtype and a.untyped_storage()._cdata == b.untyped_storage()._cdata and overlooked(a, b)
+        if not self._pairs.isdisjoint(((i, j), (j, i))):
+            return a.dtype == b.dtype and overlooked(a, b)
+        return _meet(*((t, t.data_ptr()) for t in (a, b)))
 
 
-def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one memory have bytes in common; of large ones that are not dense some are taken to."""
+def _together(inputs: Sequence[Any], i: int, j: int) -> bool:
+    return inputs[i].untyped_storage()._cdata == inputs[j].untyped_storage()._cdata
+
+
+def _offset(t: torch.Tensor) -> int:
+    """The byte of its memory at which a tensor begins."""
+    return int(t.storage_offset()) * t.element_size()
+
+
+def _meet(*tensors: tuple[torch.Tensor, int]) -> bool:
+    """Whether two tensors of one memory have bytes in common; of large ones that are not dense some are taken to. And where they begin."""
+    (a, first), (b, second) = tensors
+    if not (a.numel() and b.numel()) or max(first, second) >= min(first + reach(a), second + reach(b)):
+        return False
     if max(a.numel(), b.numel()) > _MOST_PLACES or all(map(torch.ops.aten.is_non_overlapping_and_dense, (a, b))):
         return True
-    return bool(np.intersect1d(_bytes(a), _bytes(b)).size)
+    return bool(np.intersect1d(_bytes(a, first), _bytes(b, second)).size)
 
 
-def _bytes(t: torch.Tensor) -> NDArray[np.int64]:
-    places = np.array([t.data_ptr()])
+def _bytes(t: torch.Tensor, first: int) -> NDArray[np.int64]:
+    places = np.array([first])
     for n, step in ((t.element_size(), 1), *((n, s * t.element_size()) for n, s in zip(t.shape, t.stride(), strict=True))):
         places = (places[:, None] + step * np.arange(n)).reshape(-1)
     return places
