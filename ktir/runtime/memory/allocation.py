@@ -201,6 +201,17 @@ class _Ranges:
         if but is not None and kept is not None:
             forms[but] = kept
 
+    def renew(self, form: DeviceForm) -> bool:
+        """A program has written all of the allocation in place, in a form that was valid, as who calls notes. Whether there was no other
+        form that somebody has asked for since; those are not valid any more.
+        """
+        self.version += 1
+        form.renew(form.carrier, self.version)
+        if len(self._forms) == 1:
+            return True
+        self._drop_forms(but=next(place for place, each in self._forms.items() if each is form))
+        return False
+
 
 class Allocation(_Ranges):
     """Memory on a card. `handle` stands for it in PyTorch: a number apart from all others by the bytes that it has, and no address."""
@@ -368,17 +379,6 @@ class Allocation(_Ranges):
             self._drop_linear()
             if len(self._forms) > 1:
                 self._drop_forms(but=written)
-
-    def renew(self, form: DeviceForm) -> bool:
-        """A program has written all of the allocation in place, in a form that was valid, as who calls notes. Whether there was no other
-        form that somebody has asked for since; those are not valid any more.
-        """
-        self.version += 1
-        form.renew(form.carrier, self.version)
-        if len(self._forms) == 1:
-            return True
-        self._drop_forms(but=next(place for place, each in self._forms.items() if each is form))
-        return False
 
     @property
     def has_one_form(self) -> bool:

@@ -319,10 +319,10 @@ def test_calls_within_a_call(on_chip: None) -> None:
     own = rows().to("spyre")
 
     class Launcher:
-        def direct(self, *_: Any) -> Any:
+        def direct(self, tensors: Any, given: Any, made: Any) -> Any:
             return print
 
-        def maker(self, *_: Any) -> Any:
+        def maker(self, made: Any, parts: Any) -> Any:
             return None
 
     launcher = Launcher()

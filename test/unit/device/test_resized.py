@@ -152,7 +152,7 @@ WARNED: dict[str, Callable[[torch.Tensor, tuple[torch.Tensor, torch.Tensor]], ob
     "cumsum": lambda x, out: torch.cumsum(x, 0, out=out[0]),
     "max": lambda x, out: torch.max(x, 1, out=out),
     "erfinv": lambda x, out: torch.erfinv(x, out=out[0]),  # by the host
-    "logsigmoid": lambda x, out: torch.nn.functional.logsigmoid(x, out=out[0]),  # of which PyTorch does not warn
+    "logsigmoid": lambda x, out: torch.ops.aten.log_sigmoid.out(x, out=out[0]),  # of which PyTorch does not warn
 }
 
 
