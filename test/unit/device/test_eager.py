@@ -108,7 +108,7 @@ def test_bfloat16_on_the_chip(name: str, on_chip: None) -> None:
 
 
 def test_a_call_that_is_refused_is_none_of_other_sizes(monkeypatch: pytest.MonkeyPatch, on_chip: None) -> None:
-    monkeypatch.setattr(trial, "_taken", set())
+    monkeypatch.setattr(trial, "_taken", {})
     x, y = half(3, 65).to("spyre"), half(65, 9).to("spyre")
     for k in range(1, 8):
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
