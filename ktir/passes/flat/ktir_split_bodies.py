@@ -15,7 +15,9 @@ from ktir.analysis.attributes.levels import require_level
 from ktir.analysis.attributes.plan_attributes import copy_kernel
 from ktir.analysis.axes import row_loops
 from ktir.analysis.calls import planned
+from ktir.analysis.memory_order import arguments_of
 from ktir.diagnostics import Unsupported, location_text
+from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
 from ktir.dialects.module_level import Level
 from ktir.dialects.structured import (
@@ -99,7 +101,8 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
             continue  # would be a contraction, which adds otherwise: the extension to f32 is the next choice
         left = {a for i in rest for a in body.arguments[i] if a < inputs}
         missing = len(set(_parallel_loops(g)) - _loops_of(g, own))  # what lacks rows cannot be in one kernel with what has them
-        score = (len(left), missing, -len(own))
+        spread = not any(_loops_of(g, [i]) >= _loops_of(g, own) for i in own)  # a table of rows and columns, as a mask of positions
+        score = (spread, len(left), missing, -len(own))
         if best is None or score < best[0]:
             best = (score, value, sorted(own), [body.ops[i] for i in rest], sorted(left))
     if best is None:
@@ -114,9 +117,38 @@ def _split(g: Generic, limit: int) -> list[ir.Operation]:
         first, loops = part(g, value, own)
         second = _second_part(g, value, rest, left, first, affine_map(len(g.iterators), loops))
     copy_kernel(g.op, first.owner, second.owner)
+    _move_ahead(first.owner.operation)
     g.op.results[0].replace_all_uses_with(second)
     g.op.erase()
     return [first.owner, second.owner]
+
+
+def _move_ahead(part: ir.Operation) -> None:
+    """Let a part of inputs alone stand in front of the first contraction behind the last op that writes these: between a contraction and
+    what else reads it there would be another kernel."""
+    loads = [v.owner.operation for v in Generic(part).inputs if not isinstance(v.owner, ir.Block)]
+    if not all(is_a(op, ktdp.LoadOp) for op in loads):
+        return
+    read = frozenset().union(*map(arguments_of, loads))
+    ahead = None
+    for op in (o.operation for o in part.block):
+        if op == part:
+            break
+        if is_a(op, ktdp.StoreOp) and arguments_of(op) & read:
+            ahead = None
+        elif ahead is None and is_a(op, linalg.GenericOp) and Generic(op).contraction is not None:
+            ahead = op
+    if ahead is None:
+        return
+
+    def move(op: ir.Operation) -> None:
+        if not op.is_before_in_block(ahead):
+            for v in op.operands:
+                if not isinstance(v.owner, ir.Block):
+                    move(v.owner.operation)
+            op.move_before(ahead)
+
+    move(part)
 
 
 def _parallel_loops(g: Generic) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from ktir.dialects import ktdp
 from ktir.dialects import ktir as kt
@@ -25,21 +26,28 @@ _COMPUTES = (linalg.GenericOp, kt.PairBytesOp)
 
 def split_loops(function: func.FuncOp) -> None:
     """Split the loops of `function` over groups of heads and over rows that are reshaped."""
-    ops = [o.operation for o in function.regions[0].blocks[0].operations]
-    heads = [op for op in ops if is_a(op, tensor.CollapseShapeOp) and _repeating_groups(op)]
+    ops = _ops(function)
     rows = [op for op in ops if _reshapes_computed(op)]
-    if not heads and not rows:
+    if not rows and not any(map(_repeats, ops)):
         return
     _own_accumulators(ops)
-    for collapse in heads:
+    for op in rows:  # first: of several sequences, scores of all heads are reshaped to heads of each
+        _split_rows(op)
+    for collapse in filter(_repeats, _ops(function)):
         for d in _repeating_groups(collapse):
             loops = _Loops()
             if loops.reach(collapse.results[0], d) and loops.batch(collapse.results[0], d):
                 sizes = shape(collapse.operands[0])
                 _Split(loops, [sizes[i] for i in groups_of(collapse)[d]]).run()
                 break  # the collapse is another one now
-    for op in rows:
-        _split_rows(op)
+
+
+def _ops(function: func.FuncOp) -> list[ir.Operation]:
+    return [o.operation for o in function.regions[0].blocks[0].operations]
+
+
+def _repeats(op: ir.Operation) -> bool:
+    return is_a(op, tensor.CollapseShapeOp) and bool(_repeating_groups(op))
 
 
 def split_loop(op: ir.Operation, loop: int, factors: Sequence[int]) -> None:
@@ -231,8 +239,11 @@ class _Split:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
         point = ir.InsertionPoint.at_block_begin(users[0][0].block) if owner is None else ir.InsertionPoint.after(owner)
         with point, value.location:
-            if is_a(owner, tensor.CollapseShapeOp) and list(shape(owner.operands[0])) == sizes:
-                new = owner.operands[0]
+            inner = owner.operands[0] if is_a(owner, tensor.CollapseShapeOp) else None
+            if inner is not None and list(shape(inner)) == sizes:
+                new = inner
+            elif inner is not None and (parts := _parts(shape(inner), sizes)):
+                new = collapsed(inner, parts)
             else:
                 new = expanded(value, groups, sizes)
         for op, i in users:
@@ -266,3 +277,17 @@ class _Split:
         walks = [[n for e in m.results for n in numbers[ir.AffineDimExpr(e).position]] for m in maps_of(op)]
         set_maps(op, [affine_map(len(iterators), walk) for walk in walks])
         op.attributes["iterator_types"] = ir.ArrayAttr.get(iterators)
+
+
+def _parts(sizes: Sequence[int], of: Sequence[int]) -> list[list[int]]:
+    """Neighbouring dims of these `sizes` that make dims of the sizes `of`; empty where none do."""
+    found: list[list[int]] = []
+    rest = list(range(len(sizes)))
+    for size in of:
+        part = [rest.pop(0)] if rest else []
+        while rest and prod(sizes[d] for d in part) < size:
+            part.append(rest.pop(0))
+        if not part or prod(sizes[d] for d in part) != size:
+            return []
+        found.append(part)
+    return [] if rest else found
