@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from quiet import quiet
 
 # As many processes as cores test at a time: a second thread in one of them would wait for its turn, spinning. Libraries read this when
 # they are loaded, so nothing that loads one is imported above.
@@ -15,7 +16,6 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 from every import pytest_addoption, pytest_collection_modifyitems, pytest_report_header  # noqa: E402
-from quiet import quiet  # noqa: E402
 
 from ktir.runtime import store  # noqa: E402
 

@@ -11,7 +11,7 @@ from ktir.mlir import arith, ir, is_a, linalg
 from ktir.passes.tiling.plan.tile_views import direct, tile_of
 
 Epilogues = Mapping[ir.Operation, Sequence[ir.Operation]]
-"""Per contraction the ops on the elements of its result that are computed of each stick of it, one of the other."""
+"""Per contraction the ops on the elements of its result that are computed of each stick of it, each of what the one before gives."""
 
 
 def epilogues_of(ops: Sequence[ir.Operation], contractions: Sequence[ir.Operation]) -> dict[ir.Operation, list[ir.Operation]]:
